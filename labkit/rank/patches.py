@@ -166,7 +166,11 @@ def in_order(patches: Iterable[Patch]) -> list[Patch]:
     return [known[name] for name in TopologicalSorter(graph).static_order()]
 
 
+#: In the order in which they are applied, found once where ranks are forked from.
+ORDERED = in_order(PATCHES)
+
+
 def apply(rank: Rank) -> None:
     """Install all patches in this process."""
-    for patch in in_order(PATCHES):
+    for patch in ORDERED:
         patch.install(rank)

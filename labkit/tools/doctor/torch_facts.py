@@ -36,7 +36,7 @@ def gather() -> dict[str, Any]:
         "gloo": dist.is_gloo_available(),
         "gpus": [],
         "no_gpu": gpus.why_none(),
-        "patches": [(patch.library, patch.what) for patch in patches.in_order(patches.PATCHES)],
+        "patches": [(patch.library, patch.what) for patch in patches.ORDERED],
     }
     guarded.install()
     facts["open"] = guarded.why_open()
