@@ -52,7 +52,7 @@ def _note(signum: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def shielded() -> Iterator[None]:
-    """Make no interrupt cut what is inside; raise one that has come at the end.
+    """Shield what is inside from interrupts; raise at the end one that has come.
 
     It is not raised over an error of what is inside. In other threads than the main one, which
     interrupts do not reach, and where interrupts are ignored, nothing is done. Sections may be

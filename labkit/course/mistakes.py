@@ -7,6 +7,8 @@ from typing import Any
 
 from .compare import same
 
+#: What rounding may change in the result of a mistake that is simulated in one process.
+REL, ABS = 1e-4, 1e-6
 #: ``when(yours, expected, world_size)`` of a mistake.
 When = Callable[[Any, Any, int], bool]
 
@@ -43,10 +45,6 @@ def some_rank(test: Callable[[Any, Any], bool]) -> Predicate:
 def every_rank(test: Callable[[Any, Any], bool]) -> Predicate:
     """Return what holds if ``test(mine, its)`` does on every rank."""
     return Predicate(lambda yours, expected, n: all(map(test, yours, expected)))
-
-
-#: What rounding may change in the result of a mistake that is played through in one process.
-REL, ABS = 1e-4, 1e-6
 
 
 def parts(yours: Sequence[Any], place: int) -> list[Any]:

@@ -57,7 +57,7 @@ class Need:
     ``uncertain``, it may also be on its way already, from any of ``partners``. ``conflict`` says
     that another rank has provided something else in its place. ``crossed`` says that everybody has
     come, over connections that another group of the same name may have taken. A ``doubt`` says what
-    else could end the wait, or why everybody may have come without success.
+    else could end the wait, or why everybody may have come and still be blocked.
     """
 
     missing: frozenset[int] = frozenset()

@@ -267,7 +267,7 @@ def _accept(listening: int, flags: int) -> Iterator[tuple[socket.socket, bytes]]
 
 
 def _write_address(pid: int, call: _Call, address: bytes) -> None:
-    """Notify a rank the address of the other end, as accept does."""
+    """Send a rank the address of the other end, as accept returns it."""
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
         memory.seek(call.size)
         (room,) = ADDRESS_SIZE.unpack(memory.read(ADDRESS_SIZE.size))

@@ -169,7 +169,7 @@ class Host:
             process.kill()
 
     def _end(self) -> None:
-        """Make nothing more be started here, and kill what was."""
+        """Start nothing more here, and kill what was started."""
         self._closed = True
         self._kill_started()
 

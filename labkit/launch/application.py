@@ -50,7 +50,7 @@ class _Closed(list[str]):
 
 @contextmanager
 def closed_path() -> Iterator[None]:
-    """Make nobody put the working folder on the path meanwhile.
+    """Keep the working folder off the path meanwhile.
 
     ipyparallel's controllers and engines do so twice while they start, before all else.
     """

@@ -159,7 +159,7 @@ def _ranks(made: Config, python: str) -> None:
 
 
 def _work_folder() -> dict[str, str]:
-    """Notify ranks where the notebook is, and whether others can write there."""
+    """Return the variables that say where the notebook is, and whether others can write there."""
     here = os.getcwd()
     return {WORK_FOLDER: here, **({SHARED_WORK: "1"} if trust.why_not(here) else {})}
 

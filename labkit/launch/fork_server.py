@@ -68,7 +68,7 @@ class ForkServer(Forker):
         self.over = True
 
     def tell(self, **news: Any) -> None:
-        """Notify the owner something."""
+        """Send the owner news, if it is still there."""
         with contextlib.suppress(OSError):
             send_message(self.owner, news)
 

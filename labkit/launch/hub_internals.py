@@ -217,7 +217,7 @@ def hold_news(hub: Any, seconds: float) -> None:
     there.
 
     Original, a client misses the engine that connects between the hub's answer and the client's
-    subscription, and waits for it without success. One that never listens is waited for so many
+    subscription, and waits for it forever. One that never listens is waited for so many
     seconds."""
     import zmq
 

@@ -162,7 +162,7 @@ class Launcher(ABC):
         """End every process and remove what is on disk. Safe to call twice."""
 
     def _forget_cluster(self) -> None:
-        """Make go of the cluster, whose processes have ended."""
+        """Release the cluster, whose processes have ended."""
         if self.cluster is not None:
             self.cluster.engines.clear()
             self.cluster.controller = None

@@ -225,7 +225,7 @@ def fork_is_safe() -> bool:
 
 
 def forget_in_children(line: socket.socket) -> None:
-    """Make no process that this one forks keep a socket open after the end of this one."""
+    """Close a socket in every process that this one forks, so that its end is this one's end."""
     known = weakref.ref(line)
 
     def close() -> None:

@@ -81,7 +81,7 @@ class Debugger(Pdb):
             self.stopped = True
 
     def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
-        """Make a person look round, at a line of a cell or (without ``frame``) at an error.
+        """Let the user look round, at a line of a cell or (without ``frame``) at an error.
 
         Raises
         ------

@@ -111,7 +111,7 @@ def use_environment(environment: Mapping[str, str]) -> None:
 
 
 def _use_threads(number: int) -> None:
-    """Make an operation of torch's use so many threads."""
+    """Limit the threads of one operation of torch."""
     try:
         torch.set_num_threads(number)
     except RuntimeError as error:  # it starts them at once

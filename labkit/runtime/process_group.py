@@ -40,7 +40,7 @@ class GroupManager:
         self.messages: Callable[[], list[Message]] = list
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
-        """Notify fresh ranks (all if None) who they are, and form the group.
+        """Tell fresh ranks (all if None) which rank each is, and form the group.
 
         If it is interrupted or fails, another call does it all again.
         """
@@ -137,7 +137,7 @@ class GroupManager:
 
 
 def assign_ranks(cluster: RankCluster, ranks: Sequence[int]) -> None:
-    """Notify some ranks who they are; no process group yet."""
+    """Tell some ranks which rank each is; no process group yet."""
     places = cluster.places
     chosen = [places[r] for r in ranks]
     addresses = dict.fromkeys(ranks, "") if is_local(cluster) else find_addresses(cluster, ranks)
@@ -211,7 +211,7 @@ def form(cluster: RankCluster, timeout: float) -> None:
 
 
 def export(cluster: RankCluster) -> None:
-    """Notify every rank what torchrun would: a group of the learner's can be formed by ``env://``.
+    """Set on every rank what torchrun would: a group of the learner's can be formed by ``env://``.
 
     The port is not that of the lab's own store, which is taken: rank 0 keeps a free one.
     """

@@ -211,7 +211,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
 def send_remote_call(
     group: GroupManager, ranks: Sequence[int], remote_function: remote_calls.Call[Any]
 ) -> Request:
-    """Make some ranks run one remote call; what is written meanwhile is not the remote call's
+    """Send some ranks one remote call; what is written meanwhile is not the remote call's
     own."""
     sent = _send_remote_call(group, ranks, remote_function, May.NOBODY)
     for reply in sent.replies.values():

@@ -271,7 +271,7 @@ def _judge(situation: Situation) -> Verdict:
 
 
 def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
-    """Return in one sentence who waits for whom without success, if it is seen within a moment;
+    """Return in one sentence who waits for whom and is blocked, if it is seen within a moment;
     none if all may go on. ``states`` is what the ranks do: nobody is asked where none waits."""
     if not any(state.state == "waiting" for state in states):
         return []

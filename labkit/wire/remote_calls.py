@@ -90,7 +90,7 @@ def assign(
     environment: Mapping[str, str],
     address: str,
 ) -> None:
-    """Notify a process which rank it is, and give its cells their names."""
+    """Tell a process which rank it is, and give its cells their names."""
 
 
 # -- the process group --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Processes that a worker of torchrun starts: those that wait for a store without success are told
+"""Processes that a worker of torchrun starts: those that wait forever for a store are told
 why."""
 
 from __future__ import annotations

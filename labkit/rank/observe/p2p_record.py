@@ -297,7 +297,7 @@ def get_future(self: Work) -> Any:
 
 
 def forget_futures() -> None:
-    """Make go of the futures that are done: each keeps its tensors. Both the main thread and the
+    """Release the futures that are done: each keeps its tensors. Both the main thread and the
     one that answers do so."""
     for known in list(futures):
         if known[0].done():

@@ -4,7 +4,7 @@ What was sent stays in the sender's queue until the other end has it, however sl
 link is; what has come stays in the receiver's queue until somebody reads it. Gloo's own threads
 carry it between those and the tensors.
 
-The thread that does so for a connection may also run without success: gloo's transport
+The thread that does so for a connection may also run without moving data: gloo's transport
 (``Pair::write`` and ``Pair::prepareRead`` in its ``tcp/pair.cc``) tries again and again to send
 from a buffer, or to read into one, that went with its handle. That moves no byte, however long it
 runs."""

@@ -203,7 +203,7 @@ def _end(raw: Raw, start: int, wait: tuple[int, int] | None, backward: Event | N
 
 
 def _homes(raws: Sequence[Raw], entries: Sequence[Issued]) -> dict[int, str]:
-    """Notify the group of each thread.
+    """Return the group of each thread.
 
     A thread works for one group, so an event that only one group can have issued tells it; the
     threads without such an event may have what the others leave.

@@ -65,7 +65,7 @@ def end() -> None:
 
 
 def cancel() -> bool:
-    """Make a search for a server fail; return whether there was one."""
+    """End a search for a server with an error; return whether there was one."""
     search = _search
     if search is not None:
         search.end()

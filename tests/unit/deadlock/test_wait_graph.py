@@ -591,7 +591,8 @@ def in_pair(rank, members, **named):
 
 
 def test_groups_whose_connections_may_be_crossed():
-    """Each rank makes only its own group, under one name: everybody has come, without success."""
+    """Each rank makes only its own group, under one name: everybody has come, and all are
+    blocked."""
     pairs = [in_pair(0, (0, 1)), in_pair(1, (0, 1)), in_pair(2, (2, 3)), in_pair(3, (2, 3))]
     assert stuck(4, *pairs) == {0, 1, 2, 3}
     assert decide(4, *[has(rank, still=False) for rank in pairs]) == Verdict()

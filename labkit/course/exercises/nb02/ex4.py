@@ -42,7 +42,7 @@ def expected(world_size: int) -> list[list[torch.Tensor]]:
 
 
 def _kept(yours: Sequence[Any], expected: Sequence[Any], n: int) -> list[bool]:
-    """Notify for each rank but the source of the first call whether it has what it had."""
+    """Return for each rank but the source of the first call whether it has what it had."""
     source = _sources(n)[0]
     return [same(y, _held(0, r)) for r, y in enumerate(parts(yours, 0)) if r != source]
 

@@ -44,7 +44,7 @@ class WrongNumbers(ValueError):
 
 @contextmanager
 def _numbered(**right: int) -> Iterator[None]:
-    """Make an answer form no group with other numbers than these."""
+    """Keep an answer from forming a group with other numbers than these."""
     original = dist.init_process_group
     local = dict(zip(right, local_numbers(*right.values()), strict=True))
 

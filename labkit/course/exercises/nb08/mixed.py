@@ -24,7 +24,7 @@ Batches = list[list[tuple[torch.Tensor, torch.Tensor]]]
 
 
 def _same_everywhere(vector: torch.Tensor) -> bool:
-    """Notify on every rank whether all ranks hold the same bits."""
+    """Return on every rank whether all ranks hold the same bits."""
     everyone = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, vector)
     return all(other.equal(vector) for other in everyone)

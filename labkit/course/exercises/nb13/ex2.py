@@ -116,7 +116,7 @@ def _result(call: Any) -> Any:
 
 
 def _free(lock: Any) -> None:
-    """Make threads go that wait for a lock that an answer never gave back."""
+    """Release threads that wait for a lock which an answer never gave back."""
     for _ in range(100):
         if not any(thread.is_alive() for thread in on_this_rank.get("left", ())):
             break
