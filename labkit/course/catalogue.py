@@ -74,7 +74,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if found is None:
         return SimpleMatcherResult(completions=[])
     every = (name for number in numbers() for name in ids(number))
-    ids = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
+    fit = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
     return SimpleMatcherResult(
-        completions=ids, matched_fragment=found[1], ordered=True, suppress=bool(ids)
+        completions=fit, matched_fragment=found[1], ordered=True, suppress=bool(fit)
     )

@@ -41,7 +41,7 @@ def test_a_remote_call_that_fails_names_the_rank(lab4):
 def test_a_remote_call_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
     newer = remote_calls.Call("from_the_future", (), {})
     with pytest.raises(
-        LabError, match=r"^rank 1: LookupError: no remote_function 'from_the_future' here"
+        LabError, match=r"^rank 1: LookupError: no remote call 'from_the_future' here"
     ):
         inside(lab4).cluster.remote_call({lab4.engine_ids[1]: newer})
 
