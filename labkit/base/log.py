@@ -81,7 +81,7 @@ def _open(file: str) -> logging.Handler:
     if not file:
         return logging.StreamHandler(sys.stderr)
     path = Path(file).expanduser()
-    if why := trust.why_not_link(path):
+    if why := trust.unsafe_link_reason(path):
         raise DataError(f"The log {path} cannot be written: {why}; name a file of your own.")
     try:
         return _LogFile(path, encoding="utf-8")

@@ -25,7 +25,7 @@ MAX_LINKS = 40
 FIRST_USER_GROUP, USERS = 1000, 100
 
 
-def why_not(
+def unsafe_reason(
     path: str | os.PathLike[str], *, crowded: bool = False, friends: Collection[int] = ()
 ) -> str:
     """Return why somebody else could change what ``path`` names, "" if only this user and root can.
@@ -43,9 +43,9 @@ def why_not(
     Examples
     --------
     >>> from labkit.base import trust
-    >>> trust.why_not("/"), trust.why_not("/tmp", crowded=True)
+    >>> trust.unsafe_reason("/"), trust.unsafe_reason("/tmp", crowded=True)
     ('', '')
-    >>> trust.why_not("/tmp/labkit")
+    >>> trust.unsafe_reason("/tmp/labkit")
     '/tmp/labkit is not there, and everybody can make it'
     """
     trusted = {0, os.geteuid(), *friends, *_strangers_like_root()}
@@ -87,7 +87,7 @@ def why_not(
     return f"{writers} can write to {here}"
 
 
-def why_not_link(path: str | os.PathLike[str]) -> str:
+def unsafe_link_reason(path: str | os.PathLike[str]) -> str:
     """Return which link on the way to ``path`` somebody else has made, "" if none.
 
     For what is only written: others may write to its folder as well, if they cannot lead the
@@ -103,7 +103,7 @@ def why_not_link(path: str | os.PathLike[str]) -> str:
         if stat.S_ISLNK(found.st_mode):
             if found.st_uid not in trusted:
                 return f"{place} is a link that was made by {_name(found.st_uid)}"
-            if why := why_not_link(place.parent / os.readlink(place)):
+            if why := unsafe_link_reason(place.parent / os.readlink(place)):
                 return why
     return ""
 

@@ -72,7 +72,7 @@ def new_course(directory: str | os.PathLike[str]) -> Delivery:
     sums, delivery = _delivered(folder), Delivery(folder)
     steps = dict(filter(None, (_plan(name, source, sums, delivery) for name in _names(source))))
     for place in (folder, *{(folder / name).parent for name in steps}):
-        if why := trust.why_not_link(place):
+        if why := trust.unsafe_link_reason(place):
             raise DataError(f"The course cannot be copied to {folder}: {why}.")
     record = folder / RECORD
     try:

@@ -52,7 +52,7 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
 
     raw = full / "MNIST" / "raw"
     for path in (full / ".lock", raw):
-        if why := trust.why_not_link(path):
+        if why := trust.unsafe_link_reason(path):
             raise OSError(errno.EPERM, why)
     full.mkdir(exist_ok=True)
     try:

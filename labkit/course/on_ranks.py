@@ -67,7 +67,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
 def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
     """Return whether an answer has to be tried on fewer ranks too: its constants make one think so,
     and of fewer ranks there are still several."""
-    if cluster.size <= FEWEST or cluster.why_off("fewer ranks"):
+    if cluster.size <= FEWEST or cluster.off_reason("fewer ranks"):
         return False
     first = cluster.places[0].engine
     ask = {first: remote_calls.may_fix_size(exercise.answer, cluster.size)}
@@ -82,7 +82,7 @@ def _try(exercise: Exercise, group: GroupManager, world_size: int) -> Result:
     if found != "written":
         nothing = [None] * world_size
         return Result(exercise, world_size, nothing, nothing, found=found)
-    uncounted = cluster.why_off("counting") if exercise.goals or exercise.forbids else ""
+    uncounted = cluster.off_reason("counting") if exercise.goals or exercise.forbids else ""
     if uncounted:  # nobody shall fail for what was not counted
         exercise = replace(exercise, goals=(), forbids=())
     groups = _groups(cluster)

@@ -89,7 +89,7 @@ def is_there() -> bool:
     return _line is not None and _owner == os.getpid()
 
 
-def why_open() -> str:
+def open_reason() -> str:
     """Return why connections of strangers are accepted here, "" if they are not."""
     if not is_there():
         return "labkit starts no guard for connections here"

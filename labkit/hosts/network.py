@@ -38,7 +38,7 @@ _RATE = "tc qdisc add dev eth0 {place} tbf rate {rate} burst 64kb latency {queue
 _TIME = r"[1-9]\d*[um]?s"
 
 
-def why_not(
+def unavailable_reason(
     *,
     rate: str | None = None,
     delay: str | None = None,
@@ -51,7 +51,7 @@ def why_not(
 
     Examples
     --------
-    >>> labkit.hosts.why_not()
+    >>> labkit.hosts.unavailable_reason()
     ''
     """
     try:

@@ -48,11 +48,11 @@ def check_user() -> None:
     except StartError as error:
         raise StartError(
             "Several hosts on one machine need root here: this system lets no other user make "
-            f"namespaces ({_why(error)})."
+            f"namespaces ({_reason(error)})."
         ) from error
 
 
-def _why(error: StartError) -> str:
+def _reason(error: StartError) -> str:
     """Name the setting that forbids user namespaces, or else what unshare said."""
     for name, value in _SWITCHES.items():
         path = Path("/proc/sys", name)

@@ -161,7 +161,7 @@ def _ranks(made: Config, python: str) -> None:
 def _work_folder() -> dict[str, str]:
     """Return the variables that say where the notebook is, and whether others can write there."""
     here = os.getcwd()
-    return {WORK_FOLDER: here, **({SHARED_WORK: "1"} if trust.why_not(here) else {})}
+    return {WORK_FOLDER: here, **({SHARED_WORK: "1"} if trust.unsafe_reason(here) else {})}
 
 
 def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:

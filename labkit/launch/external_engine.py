@@ -103,7 +103,7 @@ def _lock_folder() -> int | None:
     if REMOTE_FOLDER not in os.environ:
         return None
     folder = os.environ[REMOTE_FOLDER] = os.path.abspath(os.environ[REMOTE_FOLDER])
-    if why := trust.why_not(folder):
+    if why := trust.unsafe_reason(folder):
         raise StartError(f"A rank cannot use the folder {folder}: {why}.")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -128,12 +128,12 @@ def _choose_profile(argv: list[str]) -> PrivateFolder | None:
     options = ("--profile-dir=", "--ProfileDir.location=")
     named = [arg.partition("=")[2] for arg in argv if arg.startswith(options)]
     for folder in named:
-        if why := trust.why_not(folder):
+        if why := trust.unsafe_reason(folder):
             raise StartError(f"A rank cannot use the profile {folder}: {why}.")
     told = os.environ.get(PROFILE)
     if named:
         return None
-    if told and os.path.isdir(told) and not trust.why_not(told):
+    if told and os.path.isdir(told) and not trust.unsafe_reason(told):
         os.environ[PROFILE] = os.path.abspath(told)  # before the working folder changes
         return None
     sweep()
@@ -199,7 +199,7 @@ def _enter_work_folder() -> None:
     if folder is None:
         return
     # The notebook is in a folder of the user alone: one that others can write to is another one.
-    if os.environ.get(SHARED_WORK) or not trust.why_not(folder):
+    if os.environ.get(SHARED_WORK) or not trust.unsafe_reason(folder):
         with contextlib.suppress(OSError):
             os.chdir(folder)
 
@@ -217,7 +217,7 @@ def _engine_class() -> Any:
             """Not where a host without the notebook's folder has put this rank, such as /tmp."""
             here = os.getcwd()
             shared = os.environ.get(SHARED_WORK) and here == os.environ.get(WORK_FOLDER)
-            return bool(shared) or not trust.why_not(here)
+            return bool(shared) or not trust.unsafe_reason(here)
 
         def obey(self, signum: int) -> None:
             if signum == signal.SIGKILL:

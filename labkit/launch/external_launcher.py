@@ -52,7 +52,7 @@ class ExternalLauncher(Launcher):
         self.cluster.start_controller_sync()
         self.cluster.start_engines_sync(size)
 
-    def why_not_coming(self, size: int) -> str:
+    def start_failure(self, size: int) -> str:
         if time.monotonic() > self._next_look:
             if why := trouble(self.engine_set):
                 return f"{why}{self.log()}"

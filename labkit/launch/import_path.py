@@ -26,7 +26,7 @@ def check() -> None:
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         if not entry and not os.environ.get("PYTHONPATH"):
             continue
-        if why := trust.why_not(entry, friends=friends):
+        if why := trust.unsafe_reason(entry, friends=friends):
             named = f"names {entry}" if entry else "has an empty entry, which is the working folder"
             raise StartError(
                 f"PYTHONPATH {named}, from where the ranks would import what others have put "

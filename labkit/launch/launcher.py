@@ -34,7 +34,7 @@ class Launcher(ABC):
     """Starts, replaces and ends the controller and the ranks of one lab.
 
     Nothing of it blocks for longer than a launcher's command takes: whoever waits for the ranks
-    asks :meth:`why_not_coming` meanwhile.
+    asks :meth:`start_failure` meanwhile.
     """
 
     engines: str  #: as the user calls it
@@ -97,7 +97,7 @@ class Launcher(ABC):
         return None if self.cluster is None else self.cluster.engine_set
 
     @abstractmethod
-    def why_not_coming(self, size: int) -> str:
+    def start_failure(self, size: int) -> str:
         """Return why not all of the ranks will connect, "" if they may."""
 
     def delay(self) -> str:
@@ -130,7 +130,7 @@ class Launcher(ABC):
 
     # -- while it runs ----------------------------------------------------------------------
 
-    def why_no_controller(self) -> str:
+    def controller_failure(self) -> str:
         """Return how the controller has ended, "" while it runs or nothing is known."""
         return ""
 
@@ -138,7 +138,7 @@ class Launcher(ABC):
     def remedy(self, ranks: Sequence[int]) -> str:
         """Return what to do about ranks that have ended or do not answer."""
 
-    def why_no_fresh_rank(self) -> str:
+    def no_restart_reason(self) -> str:
         """Return why no fresh rank could start, "" if one may."""
         return ""
 
@@ -234,7 +234,7 @@ class ForkedLauncher(Launcher):
         if self.on_exit is not None:
             self.on_exit(pid, code)
 
-    def why_not_coming(self, size: int) -> str:
+    def start_failure(self, size: int) -> str:
         if exits := self.engine_set.exits:
             index, (_, code) = next(iter(exits.items()))
             return f"Rank {index} ended at start-up ({describe_exit(code)}){self.log()}"
@@ -259,7 +259,7 @@ class ForkedLauncher(Launcher):
             module, problem = next(iter(self.warm.problems.items()))
             raise StartError(f"preload: cannot import {module!r} ({problem}).")
 
-    def why_no_controller(self) -> str:
+    def controller_failure(self) -> str:
         child = self.warm.children.get(CONTROLLER)
         # The end of the warm process itself shows in the ranks that it took along.
         if self.warm.process.returncode is None and child and child.code is not None:
@@ -271,8 +271,8 @@ class ForkedLauncher(Launcher):
             return "labkit.start() gives you a new lab."
         return f"{how_to_replace(ranks)}; the others keep their variables."
 
-    def why_no_fresh_rank(self) -> str:
-        why = preconditions.why_folder_gone(self.warm.process.pid)
+    def no_restart_reason(self) -> str:
+        why = preconditions.folder_gone_reason(self.warm.process.pid)
         return why and (
             f"No fresh rank can start, because the folder in which the lab has started is gone "
             f"({why}). os.chdir(…) to one that is there; labkit.start() gives you a new lab."

@@ -36,7 +36,7 @@ def open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
-def why_folder_gone(process: int | str = "self") -> str:
+def folder_gone_reason(process: int | str = "self") -> str:
     """Return what has become of the folder in which a process of this machine stands, "" if it is
     there. What stands in none can start nothing. Linux only."""
     try:
@@ -53,7 +53,7 @@ def why_folder_gone(process: int | str = "self") -> str:
 
 def check_folder() -> None:
     """Raise StartError if the working folder of this process is gone: ranks would stand in it."""
-    if why := why_folder_gone():
+    if why := folder_gone_reason():
         raise StartError(
             f"The working folder of this notebook is gone ({why}). os.chdir(…) to one that is "
             "there, then call labkit.start() again; or restart the kernel."

@@ -95,7 +95,7 @@ def _check_name(parent: str) -> None:
 
 
 def _check_others(parent: str) -> None:
-    if why := trust.why_not(parent, crowded=True):
+    if why := trust.unsafe_reason(parent, crowded=True):
         raise StartError(
             f"The folder for temporary files, {parent}, is not safe from other users: {why}; "
             "point TMPDIR at a folder that only you can write to, or that has the sticky bit "
@@ -111,7 +111,7 @@ def sweep() -> None:
     looked into, and no link is followed.
     """
     parent = tempfile.gettempdir()
-    if trust.why_not(parent, crowded=True):
+    if trust.unsafe_reason(parent, crowded=True):
         return
     for path in Path(parent).glob(PREFIX + "*"):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

@@ -89,7 +89,7 @@ def shared_folder() -> str:
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache) / "labkit"
-    if why := trust.why_not(folder):
+    if why := trust.unsafe_reason(folder):
         raise StartError(
             f"The output of a job of Slurm cannot go to {folder}: {why}; point XDG_CACHE_HOME at "
             "a folder that only you can write to and that the job's nodes have too."

@@ -27,8 +27,8 @@ _CODE = (
     "import importlib, os; importlib.import_module('labkit.launch.external_engine'); "
     "import ipyparallel; assert importlib.util.find_spec('torch'), 'there is no torch'; "
     "from labkit.base import trust; "
-    f"trust.why_not({FOLDER!r}) and exit(os.getcwd() + '/{FOLDER} is not safe from other users: ' "
-    f"+ trust.why_not({FOLDER!r})); "
+    f"trust.unsafe_reason({FOLDER!r}) and exit(os.getcwd() + "
+    f"'/{FOLDER} is not safe from other users: ' + trust.unsafe_reason({FOLDER!r})); "
     "print('labkit', os.environ.get('SSH_CONNECTION', '').partition(' ')[0])"
 )
 

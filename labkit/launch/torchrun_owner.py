@@ -42,7 +42,7 @@ from ..wire.processes import (
     set_name,
 )
 from ..wire.protocol import WORKERS
-from . import fork_server, surroundings
+from . import fingerprint, fork_server
 from .forker import Forker, Job, close_others, run, write_to
 
 #: Where torchrun itself writes, in the folder; the workers write into files of their own.
@@ -99,7 +99,7 @@ class TorchrunOwner(Forker):
         write_to(*files)
         os.environ.clear()
         os.environ.update(request["environment"])
-        surroundings.adapt(request["environment"])
+        fingerprint.adapt(request["environment"])
         sys.stdout, sys.stderr = _unbuffered(sys.stdout), _unbuffered(sys.stderr)
         vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
         fork_server.draw_anew()

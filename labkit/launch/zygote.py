@@ -6,11 +6,11 @@ remove at the end. It listens at the unix socket ``FOLDER/zygote``, and answers 
 imported. What it is asked for is the warm process of a lab or the owner of one run of torchrun; the
 two files of a request are the child's end of the line to its own owner, and its log.
 
-    -> {"kind": "warm", "argv": [...], "environment": {...}, "surroundings": {...},
+    -> {"kind": "warm", "argv": [...], "environment": {...}, "fingerprint": {...},
         "settings": {...}}
 
 What is forked belongs to whoever asked for it, and lives on when this process ends. It is refused
-to a process in which it would have come out differently (``surroundings``).
+to a process in which it would have come out differently (``fingerprint``).
 
 The name is Android's for a process of this kind.
 """
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.processes import leave
-from . import fork_server, surroundings, torchrun_owner
+from . import fingerprint, fork_server, torchrun_owner
 from .forker import Forker, Job, close_others, run, write_to
 from .zygote_client import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
 
@@ -45,15 +45,15 @@ class Zygote(Forker):
     def __init__(self, owner: socket.socket) -> None:
         super().__init__(owner)
         self.environment = dict(os.environ)
-        self.surroundings = surroundings.describe()  # before anything is imported
+        self.fingerprint = fingerprint.describe()  # before anything is imported
 
     def refusal(self, request: Mapping[str, Any]) -> str:
-        for what, own in self.surroundings.items():
-            if request["surroundings"].get(what) != own:
+        for what, own in self.fingerprint.items():
+            if request["fingerprint"].get(what) != own:
                 return f"another {what} there"
         # What is said for this process is what is meant where nothing is said.
         other = {**ONE_THREAD, **request["environment"]}
-        names = surroundings.differing(self.environment, other)
+        names = fingerprint.differing(self.environment, other)
         if names:
             return f"other variables there: {', '.join(names)}"
         return "" if request["kind"] in KINDS else "it forks no such thing"
@@ -62,8 +62,8 @@ class Zygote(Forker):
         keep, log = files
         close_others(*files)  # what locks the folder
         write_to(log, log)
-        surroundings.take_over(request["settings"], request["environment"])
-        surroundings.adapt(request["environment"])
+        fingerprint.take_over(request["settings"], request["environment"])
+        fingerprint.adapt(request["environment"])
         return lambda: KINDS[request["kind"]]([str(keep), *request["argv"]])
 
 

@@ -24,7 +24,7 @@ from ..base import times, trust
 from ..errors import StartError
 from ..wire import processes
 from ..wire.processes import ForkedProcess
-from . import private_folder, surroundings
+from . import fingerprint, private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -195,14 +195,14 @@ def ask(
         If the zygote is there and does not answer: it may still do what was asked for.
     """
     folder = os.environ.get(VARIABLE, "")
-    if not folder or trust.why_not(folder):
+    if not folder or trust.unsafe_reason(folder):
         return None
     request = {
         "kind": kind,
         "argv": list(argv),
         "environment": dict(environment),
-        "surroundings": surroundings.describe(),
-        "settings": surroundings.describe_settings(),
+        "fingerprint": fingerprint.describe(),
+        "settings": fingerprint.describe_settings(),
     }
     try:
         is_ready = Path(folder, READY).exists()

@@ -438,7 +438,7 @@ class Lab:
         0 1 float32 12
         """
         group = self._session.group
-        if why := group.cluster.why_off("messages"):
+        if why := group.cluster.off_reason("messages"):
             raise LabError(why)
         return group.messages()
 

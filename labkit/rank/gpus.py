@@ -64,14 +64,14 @@ def check() -> list[Missing]:
     """Return why torch computes on no GPU of this machine; nothing where it does, or has none.
 
     Who has hidden them, or has a torch for CPUs, need not be told at each start: see
-    :func:`why_none`.
+    :func:`no_gpu_reason`.
     """
     wanted = os.environ.get(VISIBLE) not in NONE and torch.version.cuda is not None
     reason = _reason() if wanted and not find() else None
     return [reason] if reason else []
 
 
-def why_none() -> str:
+def no_gpu_reason() -> str:
     """Return why torch can use none of this machine's GPUs, "" if it has none; for the doctor."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA" if has_gpu() else ""

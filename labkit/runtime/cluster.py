@@ -95,7 +95,7 @@ class RankCluster:
 
         LabStopped: if the controller has ended: a request would never have an answer.
         """
-        if how := self.launcher.why_no_controller():
+        if how := self.launcher.controller_failure():
             raise LabStopped(
                 f"The controller, which carries messages to the ranks, has ended with {how}; "
                 "call labkit.start() again."
@@ -119,7 +119,7 @@ class RankCluster:
             if self.clock.now() > ask:
                 ipyparallel_internals.ask_for_engines(self.client, self.clock.notify)
                 ask = self.clock.now() + times.ENGINES_ASKED
-            if why := launcher.why_not_coming(self.size):
+            if why := launcher.start_failure(self.size):
                 raise StartError(why)
             return False
 
@@ -173,7 +173,7 @@ class RankCluster:
             _log.info("%s", missing)
         self.deaths.clear()
 
-    def why_off(self, feature: str) -> str:
+    def off_reason(self, feature: str) -> str:
         """Return why a feature is off on the ranks (by its key), "" if it is on."""
         return next((str(missing) for missing in self.missing if missing.feature == feature), "")
 
@@ -282,7 +282,7 @@ class RankCluster:
                 f'engines="{self.launcher.engines}" replaces all ranks or none: lab.restart() '
                 "does that."
             )
-        if why := self.launcher.why_no_fresh_rank():
+        if why := self.launcher.no_restart_reason():
             raise LabError(why)
         known = [*self.places, *self.replaced]
         leaving = [p for p in known if ranks is None or p.rank in ranks]

@@ -146,7 +146,9 @@ CAUSES = {
 }
 
 
-def why_died(cluster: RankCluster, samples: Mapping[int, Sample], *, earlier: bool = False) -> str:
+def death_reason(
+    cluster: RankCluster, samples: Mapping[int, Sample], *, earlier: bool = False
+) -> str:
     """Explain how ranks ended, as far as their signal tells; ``samples`` are of the others.
 
     Gloo aborts a rank that gets more than its tensor holds. With ``earlier``, the last collectives

@@ -95,7 +95,7 @@ def _follow(
     while True:
         if dead := request.dead():
             samples = control.sample(cluster, request.ranks)
-            why = diagnosis.why_died(cluster, samples, earlier=not request.noted)
+            why = diagnosis.death_reason(cluster, samples, earlier=not request.noted)
             where = recovery.crashed_in_c(cluster, dead)
             return Ending("died", hint=" ".join(filter(None, (why, where))))
         if not (busy := request.busy()):

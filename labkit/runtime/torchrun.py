@@ -232,7 +232,7 @@ def judge(
 _PREFIX = re.compile(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception)): ")
 
 
-def why_refused(report: Report) -> str:
+def refusal_reason(report: Report) -> str:
     """Return why torchrun could not run, in its own words; "" if it could."""
     if report.refused:
         return f"torchrun cannot run this: {report.refused.rstrip('.')}."
@@ -327,7 +327,7 @@ class Job:
         ended = {a.rank for a in self.workers.last_attempts()} - report.failures.keys()
         failed = find_failed(report.failures, raised, ended)
         error: BaseException | None = ending
-        if error is None and (refusal := why_refused(report)):
+        if error is None and (refusal := refusal_reason(report)):
             error = (UsageError if report.refused else LabError)(refusal)
         outcomes = self.workers.outcomes(failed)
         if error is None:

@@ -52,7 +52,7 @@ def encryption() -> dict[str, str]:
     )
 
 
-def why_not_encrypted() -> str:
+def unencrypted_reason() -> str:
     """Return why the kernels that labkit's commands start are not encrypted, "" if they are."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 

@@ -36,7 +36,7 @@ def warn_of_others(folder: Path) -> str:
     A kernel starts in the folder of its notebook, and Jupyter lets it import from there.
     """
     places = [folder.resolve() / part for part in ("", "notebooks")]
-    why = next((why for place in places if (why := trust.why_not(place))), "")
+    why = next((why for place in places if (why := trust.unsafe_reason(place))), "")
     return why and (
         f"Other users can put code beside your notebooks, which Jupyter would run as you: {why}. "
         "Better: a folder that only you can write to, as in labkit lab ~/work."

@@ -110,7 +110,7 @@ def free_port():
 @contextmanager
 def two_nodes():
     """Give two hosts and the name of the first; where none can be made, this machine twice."""
-    if hosts.why_not():
+    if hosts.unavailable_reason():
         yield [None, None], "localhost"
     else:
         with hosts.network(2) as network:

@@ -120,7 +120,7 @@ def own(code: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def test_they_can_be_made_here() -> None:
-    assert hosts.why_not() == ""
+    assert hosts.unavailable_reason() == ""
 
 
 def test_each_has_its_own_name_and_knows_the_others(pair: hosts.Network) -> None:
@@ -208,12 +208,12 @@ def test_a_delay_is_what_each_packet_takes(
 ) -> None:
     """Measured where the kernel has the network emulator; else it is said that it has not."""
     with_rate = {"delay": "40ms", "rate": "100mbit"}
-    if why := hosts.why_not(delay="40ms"):
+    if why := hosts.unavailable_reason(delay="40ms"):
         assert why == (
             "A delay between hosts needs the kernel module sch_netem, which this machine does not "
             "have."
         )
-        assert hosts.why_not(**with_rate) == why
+        assert hosts.unavailable_reason(**with_rate) == why
         # What the kernel would be asked for.
         stand_in("tc", f'echo "$*" >> {tmp_path}/asked')
         hosts.network(1, delay="40ms").close()
@@ -370,14 +370,14 @@ def test_two_owners_at_once(eventually: Eventually) -> None:
 def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "platform", "darwin")
-        assert "need Linux" in hosts.why_not()
+        assert "need Linux" in hosts.unavailable_reason()
     with monkeypatch.context() as patch:
         patch.setattr(rights, "are_roots", lambda: False)
-        assert hosts.why_not(reach=True) == (
+        assert hosts.unavailable_reason(reach=True) == (
             "reach=True needs root: it adds a link to this machine's own network."
         )
     monkeypatch.setattr(commands, "PATH", str(tmp_path))
-    assert hosts.why_not() == "Several hosts on one machine need ip (package iproute2)."
+    assert hosts.unavailable_reason() == "Several hosts on one machine need ip (package iproute2)."
 
 
 @pytest.fixture

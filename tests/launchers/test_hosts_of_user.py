@@ -33,7 +33,7 @@ MOST = (
     "or everything_ends or two_owners or fails_half_way"
 )
 #: Prints why there are no hosts.
-WHY = "from labkit import hosts; print(hosts.why_not())"
+WHY = "from labkit import hosts; print(hosts.unavailable_reason())"
 
 
 def python_of_all() -> str:
@@ -107,9 +107,9 @@ def test_a_system_that_forbids_it(folder: Path) -> None:
 def test_only_root_lets_this_machine_reach_them(folder: Path) -> None:
     lose = [commands.find("setpriv"), "--bounding-set=-all", "--inh-caps=-all"]
     lose = lose if os.geteuid() == 0 else []
-    why = WHY.replace("why_not()", "why_not(reach=True)")
+    why = WHY.replace("unavailable_reason()", "unavailable_reason(reach=True)")
     done = run([*lose, python_of_all(), "-c", why], folder)
     assert done.stdout.strip() == (
         "reach=True needs root: it adds a link to this machine's own network."
     ), done.stderr
-    assert hosts.why_not() == ""
+    assert hosts.unavailable_reason() == ""

@@ -77,7 +77,7 @@ def test_every_docstring_has_an_example() -> None:
 def test_the_example_gives_what_it_shows(
     name: str, lab: labkit.Lab, request: pytest.FixtureRequest
 ) -> None:
-    if name.startswith("hosts") and (reason := labkit.hosts.why_not()):
+    if name.startswith("hosts") and (reason := labkit.hosts.unavailable_reason()):
         pytest.skip(reason)
     # As in a notebook: functions of `__main__` travel to the ranks with what they use.
     names = {"labkit": labkit, "lab": lab, "__name__": "__main__"}

@@ -65,7 +65,7 @@ def test_labs_of_two_processes_are_two(zygote):
     assert other.stdout == "[0, 1]\n", other.stderr
 
 
-def test_a_rank_has_the_surroundings_of_its_notebook(zygote, tmp_path, monkeypatch):
+def test_a_rank_has_the_fingerprint_of_its_notebook(zygote, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABKIT_TRIED", "here")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -136,7 +136,7 @@ def test_what_torch_itself_sets_when_it_compiles_changes_nothing(zygote, monkeyp
 
 
 def test_other_code_asks_for_another_process(zygote, monkeypatch):
-    monkeypatch.setattr(zygote_client.surroundings, "_code", lambda: ["changed since"])
+    monkeypatch.setattr(zygote_client.fingerprint, "_code", lambda: ["changed since"])
     with warm() as process:
         assert isinstance(process.process, subprocess.Popen)
 
@@ -281,7 +281,7 @@ def test_what_is_no_request_costs_it_nothing(zygote):
             line.sendall(data)
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(where)
-        message = json.dumps({"argv": [], "environment": {}, "surroundings": {}, "settings": {}})
+        message = json.dumps({"argv": [], "environment": {}, "fingerprint": {}, "settings": {}})
         line.sendall(processes.LENGTH.pack(len(message)) + message.encode())
         assert "refused" in processes.receive_message(line, [])
     with warm() as process:

@@ -65,5 +65,5 @@ def needs_hosts(*, reach: bool = False) -> pytest.MarkDecorator:
 
     With ``reach`` this machine reaches them too, which needs root.
     """
-    why = hosts.why_not(reach=reach)
+    why = hosts.unavailable_reason(reach=reach)
     return pytest.mark.skipif(bool(why) and os.environ.get("CI") != "true", reason=why)

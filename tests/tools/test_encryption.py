@@ -25,7 +25,7 @@ HAS_KEYS = (
 SECONDS = 3
 
 pytestmark = pytest.mark.skipif(
-    bool(environment.why_not_encrypted()), reason="this jupyter_client or ipykernel cannot encrypt"
+    bool(environment.unencrypted_reason()), reason="this jupyter_client or ipykernel cannot encrypt"
 )
 
 

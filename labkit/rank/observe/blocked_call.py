@@ -52,7 +52,7 @@ def _what(frames: list[FrameType]) -> Wait | None:
     if torch_frames.is_blind(top):
         found = _collective(_of_no_other_thread(flight_recorder.pending(), frames))
         if found is None and torch_frames.is_distributed(top):
-            return _unknown(_why_unknown())
+            return _unknown(_unknown_reason())
         return found
     return _parked(frames)
 
@@ -61,7 +61,7 @@ def _unknown(doubt: str) -> Wait:
     return Wait("unknown", doubt=doubt)
 
 
-def _why_unknown() -> str:
+def _unknown_reason() -> str:
     """Return why a wait inside torch.distributed is not understood."""
     hidden = names.hidden_waits()
     return hidden or "labkit cannot see what rank {rank} waits for"
@@ -232,7 +232,7 @@ def _unobserved(work: Work, issued: str) -> Wait | None:
     if flight_recorder.is_recording():
         if home is not None:  # done by now
             return None
-        return dataclasses.replace(_unknown(_why_unknown()), issued=issued)
+        return dataclasses.replace(_unknown(_unknown_reason()), issued=issued)
     doubt = names.hidden_waits()
     last = flight_recorder.last_of(home) if home is not None else 0
     options = _option(home or "", last)

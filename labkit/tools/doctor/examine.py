@@ -138,7 +138,7 @@ def check_tools(which: Callable[[str], str | None] | None = None) -> Finding:
 
 def check_hosts() -> Finding:
     """Try whether this machine can pass for several, which some lessons make it do."""
-    if why := hosts.why_not():
+    if why := hosts.unavailable_reason():
         return Finding("hosts", "note", why)
     return Finding("hosts", "ok", "this machine can pass for several hosts")
 

@@ -15,7 +15,7 @@ from ...base import times, versions
 from ...launch import ipyparallel_internals, placement
 from ...wire.encoding import decode
 from ...wire.state import ProcessFacts, describe_exit, sentences
-from ..environment import why_not_encrypted
+from ..environment import unencrypted_reason
 
 State = Literal["ok", "note", "problem"]
 #: Packages whose version is worth a look; torch has a line of its own.
@@ -119,7 +119,7 @@ def check_strangers(facts: Mapping[str, Any]) -> Finding:
     if why:
         text = f"can take part in process groups and remote calls of this machine: {why}"
         return Finding(title, "note", text)
-    if why := why_not_encrypted():
+    if why := unencrypted_reason():
         return Finding(title, "note", f"can read what the kernels of notebooks print: {why}")
     text = "cannot connect to the ranks that labkit starts here, nor read what cells print"
     return Finding(title, "ok", text)

@@ -35,11 +35,11 @@ def gather() -> dict[str, Any]:
         "nccl": list(nccl) if nccl else None,
         "gloo": dist.is_gloo_available(),
         "gpus": [],
-        "no_gpu": gpus.why_none(),
+        "no_gpu": gpus.no_gpu_reason(),
         "patches": [(patch.library, patch.what) for patch in patches.ORDERED],
     }
     guarded.install()
-    facts["open"] = guarded.why_open()
+    facts["open"] = guarded.open_reason()
     for index in range(len(process.gpus)):
         gpu = torch.cuda.get_device_properties(index)
         facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})

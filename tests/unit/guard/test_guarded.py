@@ -18,8 +18,8 @@ pid = connection_guard.start()
 from labkit.guard import guarded
 guarded.install()
 assert guarded.ENV not in os.environ
-if guarded.why_open():
-    print("open:", guarded.why_open())
+if guarded.open_reason():
+    print("open:", guarded.open_reason())
     os._exit(0)
 
 def serve(blocking):

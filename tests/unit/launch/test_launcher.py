@@ -35,9 +35,9 @@ def let_run(launcher: Launcher, **engine_set: Any) -> Any:
 def test_a_forked_rank_that_ended_is_named_with_how_and_its_log() -> None:
     launcher = ForkedLauncher(warm_process())
     let_run(launcher, exits={}, output="boom")
-    assert launcher.why_not_coming(2) == ""
+    assert launcher.start_failure(2) == ""
     launcher.engine_set.exits[1] = (4711, -9)
-    assert launcher.why_not_coming(2) == (
+    assert launcher.start_failure(2) == (
         "Rank 1 ended at start-up (signal 9 (SIGKILL)); its log ends:\nboom"
     )
 
@@ -45,18 +45,18 @@ def test_a_forked_rank_that_ended_is_named_with_how_and_its_log() -> None:
 def test_without_its_warm_process_no_rank_comes() -> None:
     launcher = ForkedLauncher(warm_process(ended=True))
     let_run(launcher, exits={})
-    assert launcher.why_not_coming(2) == "It has ended."
+    assert launcher.start_failure(2) == "It has ended."
 
 
 def test_the_end_of_a_forked_controller_is_known_unless_all_have_ended() -> None:
     controller = SimpleNamespace(code=None)
     alone = ForkedLauncher(warm_process(children={"controller": controller}))
-    assert alone.why_no_controller() == ""
+    assert alone.controller_failure() == ""
     controller.code = -9
-    assert alone.why_no_controller() == "signal 9 (SIGKILL)"
+    assert alone.controller_failure() == "signal 9 (SIGKILL)"
     # Then the ranks have ended too, which says more.
     together = ForkedLauncher(warm_process(ended=True, children={"controller": controller}))
-    assert together.why_no_controller() == ""
+    assert together.controller_failure() == ""
 
 
 def test_what_to_do_depends_on_who_can_start_ranks() -> None:
@@ -85,22 +85,20 @@ def test_an_external_launcher_is_asked_for_trouble_now_and_then(
     monkeypatch.setattr(external_launcher, "any_ended", lambda engines: False)
     launcher = ExternalLauncher("slurm", {})
     let_run(launcher)
-    assert [launcher.why_not_coming(2) for _ in range(3)] == [""] * 3
+    assert [launcher.start_failure(2) for _ in range(3)] == [""] * 3
     assert len(asked) == 1
     monkeypatch.setattr(times, "LAUNCHER_LOOK", 0)
     launcher = ExternalLauncher("slurm", {})
     let_run(launcher, output="no such partition")
     monkeypatch.setattr(external_launcher, "trouble", lambda engines: "Slurm cannot run job 7")
-    assert launcher.why_not_coming(2) == (
-        "Slurm cannot run job 7; its log ends:\nno such partition"
-    )
+    assert launcher.start_failure(2) == ("Slurm cannot run job 7; its log ends:\nno such partition")
 
 
 def test_an_external_launcher_whose_process_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_launcher, "any_ended", lambda engines: True)
     launcher = ExternalLauncher("mpi", {})
     let_run(launcher)
-    assert launcher.why_not_coming(4) == (
+    assert launcher.start_failure(4) == (
         'engines="mpi" ended at start-up before all 4 ranks were there.'
     )
 

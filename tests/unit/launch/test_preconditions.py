@@ -72,11 +72,11 @@ def test_a_folder_that_is_gone_is_told_from_one_that_was_replaced(
     folder = tmp_path / "work (deleted)"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    assert preconditions.why_folder_gone() == ""
+    assert preconditions.folder_gone_reason() == ""
     folder.rename(tmp_path / "moved")
-    assert preconditions.why_folder_gone() == ""
+    assert preconditions.folder_gone_reason() == ""
     (tmp_path / "moved").rmdir()
-    assert preconditions.why_folder_gone(os.getpid()) == f"{tmp_path}/moved was deleted"
+    assert preconditions.folder_gone_reason(os.getpid()) == f"{tmp_path}/moved was deleted"
     (tmp_path / "moved").mkdir()
     with pytest.raises(StartError, match=r"moved was deleted, and another folder made under its"):
         preconditions.check_folder()

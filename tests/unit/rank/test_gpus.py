@@ -137,7 +137,7 @@ def test_what_is_wrong_is_one_sentence(on, recwarn, name: str) -> None:
     machine, visible, at_start, of_the_doctor = TEXTS[name]
     on(machine, visible)
     assert [str(missing) for missing in gpus.check()] == ([at_start] if at_start else [])
-    assert (gpus.why_none() if not gpus.find() else "") == of_the_doctor
+    assert (gpus.no_gpu_reason() if not gpus.find() else "") == of_the_doctor
     assert not recwarn.list  # nor torch's own words
 
 
@@ -146,7 +146,7 @@ def test_a_torch_for_cpus_is_told_by_the_doctor_alone(on, monkeypatch) -> None:
     monkeypatch.delattr(torch._C, "_cuda_getDeviceCount")
     monkeypatch.setattr(torch.version, "cuda", None)
     assert (gpus.find(), gpus.check()) == ((), [])
-    assert gpus.why_none() == "this torch is built without CUDA"
+    assert gpus.no_gpu_reason() == "this torch is built without CUDA"
 
 
 def test_a_driver_from_before_slices_is_asked_in_the_old_way(on, monkeypatch) -> None:
@@ -188,7 +188,7 @@ def test_the_doctor_says_what_ranks_would_get(on, machine, visible, devices, bac
             "nccl": facts.nccl,
             "gloo": True,
             "gpus": [{"name": "H200", "bytes": 141 * software.GIB}] * len(facts.gpus),
-            "no_gpu": gpus.why_none(),
+            "no_gpu": gpus.no_gpu_reason(),
         }
     )
     assert last.text == f"labkit.start(4) gives {devices} with backend {backend}"

@@ -48,13 +48,13 @@ class Launcher:
         self.why = ""
         self.on_exit: Any = None
 
-    def why_not_coming(self, size):
+    def start_failure(self, size):
         return self.why
 
-    def why_no_controller(self):
+    def controller_failure(self):
         return ""
 
-    def why_no_fresh_rank(self):
+    def no_restart_reason(self):
         return ""
 
     def delay(self):

@@ -19,9 +19,9 @@ from labkit.launch.launcher import ForkedLauncher
 from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (
     Ending,
+    death_reason,
     is_consequence,
     what_was_done,
-    why_died,
     without_torch_log,
 )
 from labkit.wire import texts
@@ -287,7 +287,7 @@ def test_what_was_done(join, ending, lines):
     ],
 )
 def test_why_a_signal_ended_a_rank(code, says):
-    text = why_died(manager(deaths={1: code}).cluster, {0: sample(0, entry())})
+    text = death_reason(manager(deaths={1: code}).cluster, {0: sample(0, entry())})
     assert says in text if says else text == ""
 
 
@@ -297,7 +297,7 @@ def test_gloo_aborts_where_shapes_differ():
         2: sample(2, entry((100,), number=2)),
         3: sample(3, entry((3,), "Double", number=2)),
     }
-    text = why_died(manager(deaths={1: -signal.SIGABRT}).cluster, samples)
+    text = death_reason(manager(deaths={1: -signal.SIGABRT}).cluster, samples)
     assert text.startswith("Cause: gloo aborts a rank that gets more than its tensor holds")
     assert text.endswith(
         ": ranks 0, 2 called all_reduce with float32 [100]; "
@@ -307,8 +307,8 @@ def test_gloo_aborts_where_shapes_differ():
 
 def test_an_abort_without_collectives_is_not_gloos():
     cluster = manager(deaths={1: -signal.SIGABRT}).cluster
-    assert why_died(cluster, {0: sample(0)}) == ""
-    assert why_died(cluster, {0: sample(0, entry(None, name="barrier"))}) == ""
+    assert death_reason(cluster, {0: sample(0)}) == ""
+    assert death_reason(cluster, {0: sample(0, entry(None, name="barrier"))}) == ""
 
 
 def test_torchs_log_is_taken_out_of_what_a_rank_wrote():

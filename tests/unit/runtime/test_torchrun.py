@@ -9,7 +9,7 @@ import pytest
 
 from labkit.errors import RankDied
 from labkit.launch.torchrun import Report
-from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, why_refused
+from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, refusal_reason
 from labkit.wire.state import Outcome
 
 BAD = Raised("ValueError", "bad", "Traceback …\nValueError: bad\n")
@@ -173,7 +173,7 @@ def test_a_script_of_the_old_launcher_is_told_where_its_rank_is(arguments, capsy
     ],
 )  # fmt: skip
 def test_why_torchrun_did_not_run(report, sentence):
-    assert why_refused(report) == sentence
+    assert refusal_reason(report) == sentence
 
 
 def test_the_stack_below_a_line_of_torchs_log_is_left_out(tmp_path):

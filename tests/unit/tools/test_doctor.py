@@ -217,9 +217,9 @@ def test_tools() -> None:
 
 
 def test_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine.hosts, "why_not", lambda: "")
+    monkeypatch.setattr(examine.hosts, "unavailable_reason", lambda: "")
     assert examine.check_hosts().state == "ok"
-    monkeypatch.setattr(examine.hosts, "why_not", lambda: "Several hosts need a door.")
+    monkeypatch.setattr(examine.hosts, "unavailable_reason", lambda: "Several hosts need a door.")
     found = examine.check_hosts()
     assert (found.state, found.text) == ("note", "Several hosts need a door.")
 
