@@ -8,7 +8,7 @@ rank is silent, it has to be freed, it is left behind. On a busy machine what is
 late, so bounds are multiples of one measured unit, the :class:`Pace`: ``BOUND.seconds()`` is the
 value below on a machine that is not busy, and up to twenty times as long on one that is.
 
-A **plain number** never stretches. It is a cadence (how often somebody looks), a time that a person
+A **plain number** never stretches. It is a cadence (how often somebody looks), a time that the user
 perceives or may set, or a limit of 15 seconds and more. Such a limit is many times what even a busy
 machine needs; it tells what has failed from what is slow, and stretching it would only keep a
 person waiting.
@@ -178,7 +178,7 @@ GROUP_FORMED = Bound(0.5)
 #: Ranks end what they are busy with when a broken group has to be repaired for the next cell.
 GROUP_FREE = Bound(5.0)
 
-# -- a person waits, or is waited for -----------------------------------------------------------
+# -- the user waits, or is waited for -----------------------------------------------------------
 
 #: From the first press of stop until a further one cuts whatever runs: something hangs.
 FORCE = 5.0

@@ -123,7 +123,7 @@ class Live:
             self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
     def before_input(self, rank: int, text: str) -> bool:
-        """Show what one rank has written last, and nothing else: it asks a person, just below.
+        """Show what one rank has written last, and nothing else: it asks the user, just below.
 
         What comes later is shown below the answer. False if this is no place to show it: a
         terminal's one line, or none.

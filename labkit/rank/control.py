@@ -33,11 +33,11 @@ from ..wire.requests import (
 from . import (
     ipython_internals,
     memory,
-    person,
     spare_files,
     steady,
     tracebacks,
     unblock,
+    user_input,
 )
 from .observe import blocked_call, ended_groups, sampler
 
@@ -71,7 +71,7 @@ def handlers(own: sampler.Sampler) -> list[Handler]:
             lambda asked: Count(unblock.unblock_receive(asked.group, asked.peer, asked.tag))
         ),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
-        GiveInput.answered_by(lambda given: Count(person.answer(given))),
+        GiveInput.answered_by(lambda given: Count(user_input.answer(given))),
     ]
 
 
@@ -100,7 +100,7 @@ def look() -> Activity:
     begun = tracebacks.outermost(frame)
     if begun and begun.partition(",")[0] != where.partition(",")[0]:
         where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
-    asks = person.prompt()
+    asks = user_input.prompt()
     return Activity(
         sampler.is_busy(), where, line, memory.used(), memory.gpu(), asks, ended_groups.left
     )

@@ -10,7 +10,7 @@ import pdb
 import sys
 from typing import Any
 
-from . import ipython_internals, person
+from . import ipython_internals, user_input
 
 #: The debugger that was opened last; its trace ends with the cell.
 _last: Any = None
@@ -36,7 +36,7 @@ def _open() -> Any:
 
 def set_trace(*, header: str | None = None, **named: Any) -> None:
     """Open the debugger in the frame that calls this."""
-    person.check("breakpoint()")
+    user_input.check("breakpoint()")
     opened = _open()
     if header is not None:
         opened.message(header)

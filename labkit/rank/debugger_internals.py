@@ -10,7 +10,7 @@ from IPython.core.debugger import Pdb
 
 from ..errors import LabError
 from ..wire import python_threads
-from . import person, tracebacks
+from . import tracebacks, user_input
 
 #: Whether Python's debugger stops at the line that opens it, not at the next one: the last
 #: statement of a cell has none.
@@ -18,7 +18,7 @@ STOPS_AT_ONCE = sys.version_info >= (3, 13)
 
 
 class DebuggerQuit(LabError):
-    """Say that a person has left the debugger, which ends the cell on this rank."""
+    """Say that the user has left the debugger, which ends the cell on this rank."""
 
 
 def is_users(frame: FrameType) -> bool:
@@ -90,7 +90,7 @@ class Debugger(Pdb):
         KeyboardInterrupt
             If they pressed stop.
         """
-        person.check("breakpoint()" if frame is not None else "%debug")
+        user_input.check("breakpoint()" if frame is not None else "%debug")
         super().interaction(frame, tb_or_exc)
         if self.stopped:
             sys.settrace(None)

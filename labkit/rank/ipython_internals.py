@@ -43,7 +43,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
         ),
         "input": Feature(
             ("Kernel.raw_input",),
-            "input() and a debugger on a rank cannot ask the person at the notebook",
+            "input() and a debugger on a rank cannot ask the user at the notebook",
         ),
     },
     "IPython": {
@@ -159,7 +159,7 @@ def let_cells_await(kernel: Any) -> None:
         type(kernel)._supports_kernel_subshells = property(lambda self: False)
 
 
-# -- what asks a person -------------------------------------------------------------------------
+# -- what asks the user -------------------------------------------------------------------------
 
 
 def take_input(kernel: Any, read: Callable[..., str], read_secret: Callable[..., str]) -> None:

@@ -25,11 +25,11 @@ from . import (
     ipython_internals,
     leaving,
     names,
-    person,
     quiet,
     read_once,
     streams,
     tracebacks,
+    user_input,
 )
 from .observe import device, ended_groups, p2p_record, unseen_calls
 from .torch_internals import backend_plugins, connecting, reducers, rendezvous, reprs
@@ -133,7 +133,7 @@ PATCHES = (
     Patch("cells", "IPython", "what a cell begins and ends with",
           _shell(calls.install), needs=("errors", "record")),
     Patch("input", "ipykernel, builtins, getpass", "input() asks in the notebook",
-          _kernel(person.install)),
+          _kernel(user_input.install)),
     Patch("debugger", "pdb, IPython", "breakpoint() and %debug ask in the notebook",
           _shell(debugger.install), needs=("errors", "input")),
     Patch("clients", "ipykernel", "whose requests are served is noted",

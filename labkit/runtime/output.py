@@ -45,7 +45,7 @@ class Output:
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
         self.count = 0  #: of the messages that have come
-        #: What the rank asks a person, once it does: made anew by each ``take_asked``.
+        #: What the rank asks the user, once it does: made anew by each ``take_asked``.
         self.asked: concurrent.futures.Future[InputRequest] = concurrent.futures.Future()
 
     def note(self, message: dict[str, Any]) -> None:

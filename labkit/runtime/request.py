@@ -42,7 +42,7 @@ class Request:
     result: Any  #: ipyparallel's AsyncResult
     replies: dict[int, Any]  #: rank -> ipyparallel's future of its reply
     noted: bool = False  #: it is a cell of the learner's: what it sends is what was sent last
-    may: May = May.NOBODY  #: whether it may ask a person
+    may: May = May.NOBODY  #: whether it may ask the user
 
     @classmethod
     def send(
@@ -106,11 +106,11 @@ class Request:
         return {r: seen.shown() for r, seen in written.items()}, err
 
     def asked(self, ranks: Sequence[int]) -> list[concurrent.futures.Future[InputRequest]]:
-        """Return the futures of what some ranks may ask a person."""
+        """Return the futures of what some ranks may ask the user."""
         return [self.replies[r].labkit_output.asked for r in ranks]
 
     def take_asked(self, ranks: Sequence[int]) -> dict[int, InputRequest]:
-        """Return what some ranks ask a person, each question once."""
+        """Return what some ranks ask the user, each question once."""
         found = {r: self.replies[r].labkit_output.take_asked() for r in ranks}
         return {r: asked for r, asked in found.items() if asked is not None}
 
@@ -168,7 +168,7 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
 def cell(group: GroupManager, ranks: Sequence[int], code: str, *, may: May = May.NOBODY) -> Request:
     """Send a cell to some ranks, after a repair of their group if it needs one.
 
-    ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
+    ``may`` says whether it may ask the user: only if somebody follows it who can be asked.
     """
     group.check()
     client = group.cluster.client

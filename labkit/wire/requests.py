@@ -1,4 +1,4 @@
-"""What the notebook asks ranks on their control channel; what ranks ask a person.
+"""What the notebook asks ranks on their control channel; what ranks ask the user.
 
 Every question is a dataclass that names its request and its answer: ``runtime.control.ask`` sends
 one to a rank and returns the answer, ``rank.control`` has a handler for each.
@@ -90,7 +90,7 @@ class Activity:
     line: str  #: "dist.barrier()"
     memory: int  #: bytes that would be free if it ended
     gpu: Gpu | None
-    asks: str = ""  #: the prompt at which it waits for a person: "ipdb>"
+    asks: str = ""  #: the prompt at which it waits for the user: "ipdb>"
     left: str = ""  #: the sentence that says how a cell has ended the lab's process group
 
 
@@ -188,7 +188,7 @@ class AskWait(Question[Waiting]):
 
 @dataclass(frozen=True)
 class GiveInput(Question[Count]):
-    """Take what a person has typed at the input request of this number; count 0: none is open."""
+    """Take what the user has typed at the input request of this number; count 0: none is open."""
 
     request = Request.INPUT
     number: int
@@ -203,7 +203,7 @@ INPUT_REQUEST = "application/vnd.labkit.asked+json"
 
 
 class May(StrEnum):
-    """Whether what runs on ranks may ask a person. It travels as the label of the request, which
+    """Whether what runs on ranks may ask the user. It travels as the label of the request, which
     ipyparallel leaves to its user; a request without one may not."""
 
     ASK = "labkit: ask"
@@ -226,12 +226,12 @@ REASONS = {
 
 
 def refusal(call: str, why: May) -> str:
-    """Return the sentence for a call that asks a person where nobody can answer.
+    """Return the sentence for a call that asks the user where nobody can answer.
 
     >>> refusal("input()", May.CHECK)
-    'input() asks a person, but nobody can answer during a check: leave it out of the answer.'
+    'input() asks the user, but nobody can answer during a check: leave it out of the answer.'
     """
-    return f"{call} asks a person, but nobody can answer {REASONS[why]}."
+    return f"{call} asks the user, but nobody can answer {REASONS[why]}."
 
 
 @dataclass(frozen=True)

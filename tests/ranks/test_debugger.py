@@ -1,4 +1,4 @@
-"""What a cell on a rank asks a person: ``input()``, ``breakpoint()``, ``%debug``."""
+"""What a cell on a rank asks the user: ``input()``, ``breakpoint()``, ``%debug``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Person:
 
 @pytest.fixture
 def person(monkeypatch, capsys):
-    """A person at a terminal."""
+    """The user at a terminal."""
     made = Person()
     made.capsys = capsys
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
@@ -126,7 +126,7 @@ def test_a_function_of_lab_run_asks_too(lab, person):
 
 
 def test_a_rank_in_the_debugger_is_waited_for(px, lab, person):
-    """Values are printed before the next prompt, and waiting for a person is no deadlock."""
+    """Values are printed before the next prompt, and waiting for the user is no deadlock."""
     seen = []
 
     def look_and_go_on():
@@ -283,7 +283,7 @@ def test_where_nobody_can_answer_the_rank_says_so_and_the_others_are_freed(px, c
     with pytest.raises(RankError) as raised:
         px(f"if rank == 1:\n    {code.splitlines()[0]}\ndist.barrier()")
     said = str(raised.value)
-    assert said.startswith(f"rank 1: LabError: {call} asks a person, but nobody can answer here:")
+    assert said.startswith(f"rank 1: LabError: {call} asks the user, but nobody can answer here:")
     assert "ranks 0, 2–3 waited" in said
 
 
@@ -368,5 +368,5 @@ def test_under_nbclient_the_cell_ends_with_one_sentence():
         NotebookClient(notebook, timeout=int(HANG_SECONDS), store_widget_state=False).execute()
     (output,) = notebook.cells[1].outputs
     text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
-    assert "ranks 0–1: LabError: input() asks a person" in text
+    assert "ranks 0–1: LabError: input() asks the user" in text
     assert "StdinNotImplemented" not in text

@@ -1056,7 +1056,7 @@ ERRORS = [
         """,
         but(0),
         4,
-        (r"^rank 0: LabError: input\(\) asks a person", r"waited in In\[7\], line 4 for rank 0"),
+        (r"^rank 0: LabError: input\(\) asks the user", r"waited in In\[7\], line 4 for rank 0"),
         errors=(RankError,),
     ),
     Program(

@@ -89,7 +89,7 @@ def ask_and_stop() -> float:
 
 
 def check_questions(lab: labkit.Lab) -> None:
-    """Check that a person is asked what a rank asks: ``input()`` and the debugger."""
+    """Check that the user is asked what a rank asks: ``input()`` and the debugger."""
     asked, answers = [], ["5", "p number", "c"]
 
     def answer(prompt: object = "") -> str:

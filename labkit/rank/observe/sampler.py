@@ -26,10 +26,10 @@ from .. import (
     activity,
     asyncio_internals,
     os_threads,
-    person,
     spare_files,
     steady,
     tracebacks,
+    user_input,
 )
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
@@ -216,7 +216,7 @@ class Sampler:
         """Return what a main thread that stands still waits for, None for no other rank."""
         if frame is None or not is_busy():
             return None
-        if person.prompt():  # who gives an answer lets it go on
+        if user_input.prompt():  # who gives an answer lets it go on
             return None
         if device_wait.is_wait(frame):
             return device_wait.describe()

@@ -96,7 +96,7 @@ class Cell:
 
 @pytest.fixture
 def ranks(monkeypatch):
-    """What two ranks have written, a person who answers "5", and what was asked."""
+    """What two ranks have written, the user who answers "5", and what was asked."""
     written = {0: "", 1: ""}
     asked = []
 

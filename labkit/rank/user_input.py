@@ -1,4 +1,4 @@
-"""Ask the person at the notebook from the code of a cell: ``input()``, ``getpass``, a debugger.
+"""Ask the user at the notebook from the code of a cell: ``input()``, ``getpass``, a debugger.
 
 The input request goes out as a display, behind all that this rank has printed; the answer comes on
 the control channel, whose thread is free while the main thread waits here.
@@ -43,7 +43,7 @@ _home = 0
 
 
 def install(kernel: Any) -> None:
-    """Make what reads from a person ask the notebook's."""
+    """Make what reads from the user ask the notebook's."""
     global _home
     _home = os.getpid()
     ipython_internals.take_input(kernel, read, read_secret)
@@ -53,19 +53,19 @@ def install(kernel: Any) -> None:
 
 
 def read(prompt: object = "", /) -> str:
-    """Return what a person answers, as ``input`` does."""
+    """Return what the user answers, as ``input`` does."""
     return _ask(str(prompt), "input()")
 
 
 def read_secret(prompt: str = "Password: ", stream: object = None, **named: object) -> str:
-    """Return what a person answers and nobody sees, as ``getpass.getpass`` does."""
+    """Return what the user answers and nobody sees, as ``getpass.getpass`` does."""
     return _ask(str(prompt), "getpass()", secret=True)
 
 
 def check(call: str) -> None:
-    """Raise LabError if nobody can answer what asks a person."""
+    """Raise LabError if nobody can answer what asks the user."""
     if threading.current_thread() is not threading.main_thread() or os.getpid() != _home:
-        raise LabError(f"{call} asks a person, which only the main thread of a rank can do.")
+        raise LabError(f"{call} asks the user, which only the main thread of a rank can do.")
     request = _request()
     if _stopped is not None and _identity(request) == _stopped:
         raise LabError(STOPPED)
@@ -77,7 +77,7 @@ def check(call: str) -> None:
 
 
 def prompt() -> str:
-    """Return the prompt at which the main thread waits for a person, "" if it does not."""
+    """Return the prompt at which the main thread waits for the user, "" if it does not."""
     opened = _open
     if opened is None:
         return ""
