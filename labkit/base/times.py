@@ -364,9 +364,9 @@ LATE_NANOSECONDS = 20_000
 
 #: One process trains twice, to compare with.
 TRAINED_ALONE = 120.0
-#: A batch job of stand-ins does what it does.
+#: A batch job of the fake Slurm does what it does.
 BATCH_JOB = 15.0
-#: A job of stand-ins that was killed is gone, and how often one looks.
+#: A job of the fake Slurm that was killed is gone, and how often one looks.
 BATCH_KILLED, BATCH_LOOK = Bound(5.0), 0.02
 #: RPC on the ranks of a trial opens.
 RPC_OPENED = 30.0

@@ -57,14 +57,16 @@ def near(yours: Any, wrong: Any) -> bool:
     return same(yours, wrong, REL, ABS)
 
 
-def would_give(play: Callable[[int], Any], part: Callable[[Any], Any] | None = None) -> Predicate:
-    """Return the predicate of a mistake that gives ``play(world_size)``: a value for each rank, or
-    the value in the notebook. Where that is right by chance, nobody is accused of it. With
-    ``part`` only this part of each rank's value is compared with what is played."""
+def simulated(
+    simulate: Callable[[int], Any], part: Callable[[Any], Any] | None = None
+) -> Predicate:
+    """Return the predicate of a mistake that gives ``simulate(world_size)``: a value for each rank,
+    or the value in the notebook. Where that is right by chance, nobody is accused of it. With
+    ``part`` only this part of each rank's value is compared."""
 
     @Predicate
     def when(yours: Any, expected: Any, world_size: int) -> bool:
-        wrong = play(world_size)
+        wrong = simulate(world_size)
         if part is not None:
             yours, expected = list(map(part, yours)), list(map(part, expected))
         return near(yours, wrong) and not near(expected, wrong)
@@ -72,8 +74,8 @@ def would_give(play: Callable[[int], Any], part: Callable[[Any], Any] | None = N
     return when
 
 
-def rank_would_give(
-    play: Callable[[int, int], Any], part: Callable[[Any], Any] | None = None
+def rank_simulated(
+    simulate: Callable[[int, int], Any], part: Callable[[Any], Any] | None = None
 ) -> Predicate:
-    """Return the predicate of a mistake that gives ``play(rank, world_size)`` on each rank."""
-    return would_give(lambda n: [play(rank, n) for rank in range(n)], part)
+    """Return the predicate of a mistake that gives ``simulate(rank, world_size)`` on each rank."""
+    return simulated(lambda n: [simulate(rank, n) for rank in range(n)], part)

@@ -1,5 +1,5 @@
 """Start a learner's script under torchrun, bounded in time, and see what it trains on: on one node,
-or on two nodes that this machine plays, with an agent of torchrun for each."""
+or on two nodes that this machine simulates, with an agent of torchrun for each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .exercise import Failed
 
 #: A line of a traceback that names a place: the line below it is the code.
 _PLACE = re.compile(r'^  File "([^"]+)", line (\d+)')
-#: For two agents that play two nodes. Without the first, processes that are started again can find
-#: addresses of those before them; the others keep them on this machine.
+#: For two agents that stand for two nodes. Without the first, processes that are started again
+#: can find addresses of those before them; the others keep them on this machine.
 _NODES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 _INSIDE = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "PET_LOCAL_ADDR": "localhost"}
 #: How often torchrun may start the processes of a node again.

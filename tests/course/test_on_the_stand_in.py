@@ -7,7 +7,7 @@ a wait that nobody makes, and a None that nobody expects. What rightly differs s
 are others, and cells that name rank 2 fail: there they are compared with those of one rank without
 the manners.
 
-``make test`` runs the notebooks of ``SHARE``; ``LABKIT_STAND_IN=all`` runs all of them.
+``make test`` runs the notebooks of ``SHARE``; ``LABKIT_FAKE_SLURM=all`` runs all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.unwatched import Unwatched
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-VARIABLE = "LABKIT_STAND_IN"
+VARIABLE = "LABKIT_FAKE_SLURM"
 #: Seconds that a cell may take.
 LIMIT = 120.0
 #: Notebooks, by their numbers, that use the group most; those that are run on one rank.

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit.course.exercises.nb12 import batch, stand_in
+from labkit.course.exercises.nb12 import batch, fake_slurm
 from labkit.course.exercises.nb12.batch import Asked, Job, Refused
 from tests.support.events import until
 
@@ -85,11 +85,11 @@ def test_what_sbatch_refuses(script: str, why: str) -> None:
 
 def test_options_end_where_the_command_begins() -> None:
     words = ["-K", "--kill-on-bad-exit=1", "-n", "2", "--label", "torchrun", "-K1", "--nodes=3"]
-    options, rest = stand_in.read_options(words)
+    options, rest = fake_slurm.read_options(words)
     assert options == {"kill-on-bad-exit": "", "ntasks": "2", "label": ""}
     assert rest == ["torchrun", "-K1", "--nodes=3"]
     with pytest.raises(getopt.GetoptError):
-        stand_in.read_options(["--cores=2", "true"])
+        fake_slurm.read_options(["--cores=2", "true"])
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_options_end_where_the_command_begins() -> None:
     ],
 )
 def test_a_list_of_nodes(text: str, names: list[str]) -> None:
-    assert stand_in.expanded(text) == names
+    assert fake_slurm.expanded(text) == names
 
 
 SCRIPT = f"""{HEAD}#SBATCH --ntasks-per-node=2 --cpus-per-task=6
 srun {sys.executable} -c 'import os
-names = "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODENAME", "LABKIT_STAND_IN_CORES"
+names = "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODENAME", "LABKIT_FAKE_SLURM_CORES"
 print(*map(os.environ.get, names))'
 srun -N1 -n1 -c 3 hostname
 scontrol show hostnames
@@ -137,7 +137,7 @@ def test_a_job_on_two_nodes(tmp_path: Path) -> None:
     assert tasks == ["0 0 n-3 1", "1 1 n-3 1", "2 0 n-5 1", "3 1 n-5 1"]
     assert rest == [
         "n-3", "n-3", "n-5", "scontrol: Invalid job id specified", "no",
-        "sbatch: the stand-in for Slurm has no such command", "4 6 two words",
+        "sbatch: the fake Slurm has no such command", "4 6 two words",
     ]  # fmt: skip
     assert not below.is_running()
     # What the script has left in the background is gone, too.
@@ -153,7 +153,7 @@ def test_how_torchrun_was_called(tmp_path: Path) -> None:
     with job.running() as shell:
         assert shell.wait(30) == 0
         calls = job.calls()
-    assert [(c["words"], c["SLURMD_NODENAME"], c[stand_in.CORES]) for c in calls] == [
+    assert [(c["words"], c["SLURMD_NODENAME"], c[fake_slurm.CORES]) for c in calls] == [
         (["b.py"], "n-3", None), (["--x", "a.py"], "n-3", "4"), (["--x", "a.py"], "n-5", "4"),
     ]  # fmt: skip
 
@@ -188,8 +188,8 @@ def test_a_signal_reaches_the_shell_if_that_is_asked(tmp_path: Path, option: str
 def test_scancel_signals_nobody_without_a_signal_or_for_another_job(tmp_path: Path) -> None:
     trap = "scancel 17; scancel --signal=TERM 18; scancel -s X 17; scontrol requeue 17"
     assert warned(tmp_path, trap) == [
-        "scancel: the stand-in has no signal ''; --signal=TERM",
+        "scancel: the fake Slurm has no signal ''; --signal=TERM",
         "scancel: error: Invalid job id specified",
-        "scancel: the stand-in has no signal 'X'; --signal=TERM",
+        "scancel: the fake Slurm has no signal 'X'; --signal=TERM",
         "held", "held",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 
 from labkit.course.compare import Comparison
 from labkit.course.exercise import Failed
-from labkit.course.mistakes import near, would_give
+from labkit.course.mistakes import near, simulated
 
 STOPPED, DEADLOCK = Failed("Stopped"), Failed("Deadlock")
 
@@ -49,7 +49,7 @@ def test_rounding_is_no_difference() -> None:
 
 
 def test_a_mistake_is_known_by_what_it_gives() -> None:
-    sums = would_give(lambda n: [float(sum(range(n)))] * n)
+    sums = simulated(lambda n: [float(sum(range(n)))] * n)
     assert sums([6.0] * 4, [1.5] * 4, 4)
     assert not sums([6.0, 6.0, 6.0, 1.5], [1.5] * 4, 4)
     assert not sums([DEADLOCK] * 4, [1.5] * 4, 4)
@@ -57,4 +57,4 @@ def test_a_mistake_is_known_by_what_it_gives() -> None:
 
 def test_nobody_is_accused_of_what_is_right_by_chance() -> None:
     """On one rank the sum is the mean."""
-    assert not would_give(lambda n: [0.0])([0.0], [0.0], 1)
+    assert not simulated(lambda n: [0.0])([0.0], [0.0], 1)

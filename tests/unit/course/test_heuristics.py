@@ -20,7 +20,7 @@ class Slips(Formula):
         return "It slips."
 
 
-def clue(yours: list[Any], expected: list[Any], on_ranks: bool, **changes: Any) -> str:
+def said_of(yours: list[Any], expected: list[Any], on_ranks: bool, **changes: Any) -> str:
     where = "ranks" if on_ranks else "notebook"
     return heuristic(Result(exercise(where=where, **changes), len(yours), yours, expected))
 
@@ -140,32 +140,36 @@ TYPES = TYPE.replace("value is", "values are")
     ],
 )  # fmt: skip
 def test_one_result(yours: list[Any], expected: list[Any], said: str) -> None:
-    assert clue(yours, expected, on_ranks=False) == said
-    assert clue(yours * 4, expected * 4, on_ranks=True) == said
+    assert said_of(yours, expected, on_ranks=False) == said
+    assert said_of(yours * 4, expected * 4, on_ranks=True) == said
 
 
 def test_what_is_not_the_same_on_all_ranks_is_not_said() -> None:
-    assert clue([6.0, 3.0], [3.0, 3.0], on_ranks=True) == "It is 2 times as large as it should be."
-    assert "as large" not in clue([6.0, 9.0], [3.0, 3.0], on_ranks=True)
+    assert (
+        said_of([6.0, 3.0], [3.0, 3.0], on_ranks=True) == "It is 2 times as large as it should be."
+    )
+    assert "as large" not in said_of([6.0, 9.0], [3.0, 3.0], on_ranks=True)
 
 
 def test_a_slip_in_a_formula_says_more_than_which_part_is_wrong() -> None:
     yours, expected = [[(1, 9), (2, 7)]], [[(1, 5), (2, 5)]]
-    assert clue(yours, expected, False, formula=SLIPS) == "It slips."
+    assert said_of(yours, expected, False, formula=SLIPS) == "It slips."
     doubled = [[(2, 10), (4, 10)]]
-    assert "2 times" in clue(doubled, expected, False, formula=SLIPS)
+    assert "2 times" in said_of(doubled, expected, False, formula=SLIPS)
 
 
 def test_between_ranks() -> None:
-    assert clue([6, 1, 2], [6, 6, 6], on_ranks=True) == (
+    assert said_of([6, 1, 2], [6, 6, 6], on_ranks=True) == (
         "Only rank 0 has it; every rank has to end with it."
     )
-    rotated = clue([1, 2, 3, 0], [0, 1, 2, 3], on_ranks=True)
+    rotated = said_of([1, 2, 3, 0], [0, 1, 2, 3], on_ranks=True)
     assert rotated == "Each rank has what the rank after it should have."
-    assert "before" in clue([3, 0, 1, 2], [0, 1, 2, 3], on_ranks=True)
-    assert clue([5, 7, 9], [1, 1, 2], on_ranks=True) == ""
-    assert clue([3, 2, 1, 0], [0, 1, 2, 3], on_ranks=True).startswith("The ranks have each other's")
-    every = clue([2, 2, 2, 2], [0, 1, 2, 3], on_ranks=True)
+    assert "before" in said_of([3, 0, 1, 2], [0, 1, 2, 3], on_ranks=True)
+    assert said_of([5, 7, 9], [1, 1, 2], on_ranks=True) == ""
+    assert said_of([3, 2, 1, 0], [0, 1, 2, 3], on_ranks=True).startswith(
+        "The ranks have each other's"
+    )
+    every = said_of([2, 2, 2, 2], [0, 1, 2, 3], on_ranks=True)
     assert every == "Every rank has what only rank 2 should have."
 
 
@@ -180,5 +184,5 @@ def test_between_ranks() -> None:
     ],
 )
 def test_what_was_not_put_together(yours: list[Any], expected: Any, said: str) -> None:
-    assert said in clue(yours, [expected] * 3, on_ranks=True)
-    assert said not in clue(yours, [expected, expected, yours[0]], on_ranks=True)
+    assert said in said_of(yours, [expected] * 3, on_ranks=True)
+    assert said not in said_of(yours, [expected, expected, yours[0]], on_ranks=True)

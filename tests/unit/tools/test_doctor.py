@@ -93,7 +93,7 @@ def test_a_torchvision_for_another_torch_is_a_problem() -> None:
     assert finding(software.check_torch(broken), "torch").state == "problem"
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+def fake_slurm(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Let a piece of Python stand in for the process that asks torch."""
     popen = subprocess.Popen
 
@@ -104,7 +104,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 def test_a_driver_that_hangs_does_not_hang_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, "import time; time.sleep(600)")
+    fake_slurm(monkeypatch, "import time; time.sleep(600)")
     before = time.monotonic()
     answer = software.torch_facts(timeout=1)
     assert time.monotonic() - before < 10
@@ -114,14 +114,14 @@ def test_a_driver_that_hangs_does_not_hang_the_doctor(monkeypatch: pytest.Monkey
 
 
 def test_a_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, "raise ImportError('libcudart.so.13: cannot open')")
+    fake_slurm(monkeypatch, "raise ImportError('libcudart.so.13: cannot open')")
     [only] = software.check_torch(software.torch_facts())
     assert only.state == "problem"
     assert "libcudart.so.13: cannot open" in only.text
 
 
 def test_a_torch_that_kills_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, "import os; os.abort()")
+    fake_slurm(monkeypatch, "import os; os.abort()")
     [only] = software.check_torch(software.torch_facts())
     assert only.state == "problem"
     assert "SIGABRT" in only.text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 
 def trial(answer: Callable[[], Any], here: Here) -> Any:
@@ -19,7 +19,7 @@ def expected(world_size: int) -> list[int]:
 
 def _each(named: Callable[[int, int], int]) -> Predicate:
     """Return the predicate of ranks that each name ``named(rank, n)``."""
-    return would_give(lambda n: [named(r, n) for r in range(n)])
+    return simulated(lambda n: [named(r, n) for r in range(n)])
 
 
 EXERCISE = Exercise(

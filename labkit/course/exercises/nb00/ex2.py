@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, some_rank, would_give
+from ...mistakes import When, simulated, some_rank
 
 #: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
 #: third not all get the same with three or two ranks.
@@ -83,24 +83,24 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Every rank takes the whole batch: which rows a rank takes has to depend on rank.",
-            when=would_give(_taken(lambda rows, r, n: rows)),
+            when=simulated(_taken(lambda rows, r, n: rows)),
         ),
         Mistake(
             "The parts are rounded down to the same length, so the last rows of the batch are on "
             "no rank: of 10 rows on four ranks, two are lost.",
-            when=would_give(_divided(lambda length, r, n: r * (length // n))),
+            when=simulated(_divided(lambda length, r, n: r * (length // n))),
             hint="len(batch) % world_size rows are left over. Which ranks take one of them?",
         ),
         Mistake(
             "The last rank takes all that is left over: with 7 rows and four ranks it has 4 rows, "
             "and the others 1. The lengths may differ by one row only.",
-            when=would_give(_divided(lambda length, r, n: length if r == n else r * (length // n))),
+            when=simulated(_divided(lambda length, r, n: length if r == n else r * (length // n))),
             hint="len(batch) % world_size rows are left over. Give one each to the first ranks.",
         ),
         Mistake(
             "The parts are rounded up to the same length, so the last ranks get less, or nothing: "
             "of 10 rows, four ranks get 3, 3, 3 and 1. The lengths may differ by one row only.",
-            when=would_give(_divided(lambda length, r, n: r * -(-length // n))),
+            when=simulated(_divided(lambda length, r, n: r * -(-length // n))),
             hint="len(batch) % world_size ranks take one row more than the others.",
         ),
         Mistake(
@@ -112,7 +112,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank takes every world_size-th row. It should take consecutive rows: rank 0 the "
             "first ones.",
-            when=would_give(_taken(lambda rows, r, n: rows[r::n])),
+            when=simulated(_taken(lambda rows, r, n: rows[r::n])),
         ),
         Mistake(
             "batch[rank] is a single row, and there is none if the batch has fewer rows than "
@@ -132,7 +132,7 @@ EXERCISE = Exercise(
         Mistake(
             "The parts are as equal as they can be, but the longer ones are to come first: of 10 "
             "rows, four ranks get 3, 3, 2 and 2.",
-            when=would_give(_divided(lambda length, r, n: length * r // n)),
+            when=simulated(_divided(lambda length, r, n: length * r // n)),
             hint="rank * len(batch) // world_size rounds down, so the first parts are shorter.",
         ),
         Mistake(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from .reduced import left_by_reduce
 
 
@@ -37,12 +37,12 @@ def _all_give(combine: Callable[[torch.Tensor], torch.Tensor]) -> Predicate:
     """Return the predicate of ranks that all have ``combine(what all bring)``, divided by their
     number or not."""
     give = lambda n: combine(torch.stack([_brought(r) for r in range(n)]))  # noqa: E731
-    return would_give(lambda n: [give(n)] * n) | would_give(lambda n: [give(n) / n] * n)
+    return simulated(lambda n: [give(n)] * n) | simulated(lambda n: [give(n) / n] * n)
 
 
 def _each_gives(change: Callable[[torch.Tensor, int], torch.Tensor]) -> Predicate:
     """Return the predicate of ranks that have ``change(what it brings, n)`` each."""
-    return would_give(lambda n: [change(_brought(r), n) for r in range(n)])
+    return simulated(lambda n: [change(_brought(r), n) for r in range(n)])
 
 
 EXERCISE = Exercise(
@@ -66,12 +66,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is the sum: divide it by the number of ranks.",
-            when=would_give(lambda n: [_sum(n)] * n),
+            when=simulated(lambda n: [_sum(n)] * n),
         ),
         Mistake(
             "You divide by the number of ranks twice, before the all_reduce and after it; once is "
             "enough.",
-            when=would_give(lambda n: [_sum(n) / n / n] * n),
+            when=simulated(lambda n: [_sum(n) / n / n] * n),
         ),
         Mistake(
             "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "

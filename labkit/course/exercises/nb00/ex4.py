@@ -10,7 +10,7 @@ import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, would_give
+from ...mistakes import Predicate, every_rank, simulated
 from .reduced import left_by_reduce
 
 #: The calls, and on which of n ranks their flag is True: not equally often on all, or ranks that
@@ -39,7 +39,7 @@ def expected(world_size: int) -> list[list[int]]:
 
 def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Predicate:
     """Return the predicate of ``give(flag, rank, n)`` in place of the right count."""
-    return would_give(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
+    return simulated(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
 
 
 def _reduced(yours: Any, expected: Any, n: int) -> bool:

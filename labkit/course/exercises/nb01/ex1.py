@@ -16,7 +16,7 @@ from .messages import (
     brought,
     changes_only_x,
     gives,
-    played,
+    simulation,
     try_cases,
 )
 
@@ -35,7 +35,7 @@ def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.stack(list(xs[: rank + 1])).sum(0, dtype=xs[0].dtype)
 
 
-expected = played(_sum_to)
+expected = simulation(_sum_to)
 
 
 def _sent_too_late(yours: Any, expected: Any, world_size: int) -> bool:

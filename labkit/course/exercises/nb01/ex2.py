@@ -16,7 +16,7 @@ from .messages import (
     brought,
     gives,
     has_no_tensor,
-    played,
+    simulation,
     try_cases,
 )
 
@@ -62,7 +62,7 @@ EXERCISE = Exercise(
     answer="exchange",
     setup="keep = []",
     trial=trial,
-    expected=played(_from_peer),
+    expected=simulation(_from_peer),
     entries=(
         f"{CASES[0]}, peer: the neighbour",
         f"{CASES[1]}, peer: the opposite rank",

@@ -17,7 +17,7 @@ from .messages import (
     brought,
     changes_only_x,
     gives,
-    played,
+    simulation,
     try_cases,
 )
 
@@ -26,7 +26,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
 
 
-expected = played(lambda xs, r: xs[r - 1])
+expected = simulation(lambda xs, r: xs[r - 1])
 
 
 EXERCISE = Exercise(

@@ -18,7 +18,7 @@ from .messages import (
     gives,
     has_no_tensor,
     has_other_dtype,
-    played,
+    simulation,
     try_cases,
 )
 
@@ -39,7 +39,7 @@ def _brought(rank: int) -> list[torch.Tensor]:
     return brought(rank)[1:]
 
 
-expected = played(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
+expected = simulation(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
 
 
 def _rows(yours: Sequence[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from .messages import (
     OVERWRITTEN,
     gives,
     has_other_dtype,
-    played,
+    simulation,
     try_cases,
 )
 
@@ -47,7 +47,7 @@ def _with_halo(
     return torch.stack([before, *xs[rank], after])
 
 
-expected = played(_with_halo, _signals)
+expected = simulation(_with_halo, _signals)
 
 
 def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Predicate:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...exercise import Here, Mistake
-from ...mistakes import Predicate, every_rank, some_rank, would_give
+from ...mistakes import Predicate, every_rank, simulated, some_rank
 
 #: What a rank brings in each case of a trial.
 CASES = ("x: two float32 numbers", "x: int32 of shape [2, 1]")
@@ -65,13 +65,13 @@ def told(result: Any, x: torch.Tensor) -> Any:
     return result.tolist() if result.dtype == x.dtype else result.detach().clone().cpu()
 
 
-def played(
+def simulation(
     give: Give, bring: Callable[[int], list[torch.Tensor]] = brought
 ) -> Callable[[int], list[Any]]:
     """Play a trial in one process: what every rank returns if rank r gives ``give(xs, r)`` in each
     case, where xs is what all ranks bring."""
 
-    def play(world_size: int) -> list[Any]:
+    def simulate(world_size: int) -> list[Any]:
         everyone = [bring(rank) for rank in range(world_size)]
         found: list[Any] = []
         for rank in range(world_size):
@@ -80,12 +80,12 @@ def played(
             found.append(None if all(item is None for item in lists) else [*lists, True])
         return found
 
-    return play
+    return simulate
 
 
 def gives(give: Give, bring: Callable[[int], list[torch.Tensor]] = brought) -> Predicate:
     """Return the predicate of a mistake by which rank r returns ``give(xs, r)``."""
-    return would_give(played(give, bring))
+    return simulated(simulation(give, bring))
 
 
 def items(yours: Sequence[Any]) -> list[Any]:

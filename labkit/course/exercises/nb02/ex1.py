@@ -9,7 +9,7 @@ import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, near, would_give
+from ...mistakes import Predicate, near, simulated
 from .samples import LENGTHS, numbers, shares
 
 CALLS = range(len(LENGTHS))
@@ -28,10 +28,10 @@ def _all(call: int, n: int) -> torch.Tensor:
     return torch.cat([numbers(call, rank) for rank in range(n)])
 
 
-def _each(play: Callable[[int, int, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of ``play(call, rank, n)`` on every rank."""
-    return would_give(
-        lambda n: [[play(call, rank, n).item() for call in CALLS] for rank in range(n)]
+def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of ``simulate(call, rank, n)`` on every rank."""
+    return simulated(
+        lambda n: [[simulate(call, rank, n).item() for call in CALLS] for rank in range(n)]
     )
 
 

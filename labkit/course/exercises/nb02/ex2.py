@@ -9,7 +9,7 @@ import torch
 
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, some_rank, would_give
+from ...mistakes import Predicate, every_rank, simulated, some_rank
 from .samples import LARGE
 
 FLOAT, WHOLE = 4, 8  #: bytes
@@ -39,10 +39,10 @@ def expected(world_size: int) -> list[list[Any]]:
             for rank in range(world_size)]  # fmt: skip
 
 
-def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
-    """Return whether every rank gives ``play(matrix, rank)``, and keeps its row or not."""
-    return would_give(
-        lambda n: [[*(play(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
+def _each(simulate: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
+    """Return whether every rank gives ``simulate(matrix, rank)``, and keeps its row or not."""
+    return simulated(
+        lambda n: [[*(simulate(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
                    for rank in range(n)]
     )  # fmt: skip
 

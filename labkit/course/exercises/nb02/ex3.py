@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import near, parts, would_give
+from ...mistakes import near, parts, simulated
 from .samples import LENGTHS, length, shares, tokens
 
 CALLS = range(len(LENGTHS))
@@ -32,14 +32,14 @@ def _all(call: int, n: int) -> list[torch.Tensor]:
     return [tokens(call, rank) for rank in range(n)]
 
 
-def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
-    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``simulate(call, rank, n)`` is what it does."""
 
-    def plays(n: int) -> list[list[Any]]:
-        results = [[(play(call, rank, n), TYPES[call]) for call in CALLS] for rank in range(n)]
+    def simulation(n: int) -> list[list[Any]]:
+        results = [[(simulate(call, rank, n), TYPES[call]) for call in CALLS] for rank in range(n)]
         return [[item for pair in pairs for item in pair] for pairs in results]
 
-    return plays
+    return simulation
 
 
 def _padded(call: int, n: int) -> torch.Tensor:
@@ -69,27 +69,27 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "The padding is still there: cut each piece to the length that its rank had.",
-            when=would_give(_each(lambda call, rank, n: _padded(call, n).flatten())),
+            when=simulated(_each(lambda call, rank, n: _padded(call, n).flatten())),
         ),
         Mistake(
             "Zeros that belong to the data are missing. Padding cannot be told from data by its "
             "value: cut each piece to the length that its rank had.",
-            when=would_give(_each(_without_zeros)),
+            when=simulated(_each(_without_zeros)),
         ),
         Mistake(
             "Each rank cuts all pieces to its own length. Cut each piece to the length that its "
             "rank had.",
-            when=would_give(
+            when=simulated(
                 _each(lambda call, rank, n: _padded(call, n)[:, : length(call, rank)].flatten())
             ),
         ),
         Mistake(
             "The pieces are in the order of their lengths; put them in the order of the ranks.",
-            when=would_give(_each(lambda call, rank, n: torch.cat(sorted(_all(call, n), key=len)))),
+            when=simulated(_each(lambda call, rank, n: torch.cat(sorted(_all(call, n), key=len)))),
         ),
         Mistake(
             "Each rank returns only its own numbers: the other ranks' tensors are missing.",
-            when=would_give(_each(lambda call, rank, n: tokens(call, rank))),
+            when=simulated(_each(lambda call, rank, n: tokens(call, rank))),
         ),
         Mistake(
             "The result holds floats where x holds integers, and float32 cannot represent all of "

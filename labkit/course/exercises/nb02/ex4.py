@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import parts, would_give
+from ...mistakes import parts, simulated
 
 
 def _sources(n: int) -> list[int]:
@@ -77,7 +77,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is what rank 0 had. The chain begins at src, whichever rank that is.",
-            when=would_give(lambda n: [[_held(call, 0) for call in range(3)]] * n),
+            when=simulated(lambda n: [[_held(call, 0) for call in range(3)]] * n),
         ),
         Mistake(
             "Every rank still has its own numbers in x. Receive into x itself, or copy into it "

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import When, some_rank, would_give
+from ...mistakes import When, simulated, some_rank
 from .ring import EXCHANGE, FLOAT, ITEM, LATE, OUTSIDE, SENDS_FIRST, power_of_ten
 
 CHANGED = "x has changed"
@@ -80,7 +80,7 @@ def _passes_on_totals(rank: int, n: int) -> list[int]:
 
 
 def _gives(counts: Counts) -> When:
-    return would_give(_would(counts))
+    return simulated(_would(counts))
 
 
 def _some_twice(yours: Sequence[Any], expected: Any, n: int) -> bool:

@@ -57,10 +57,10 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
 
 def _right(n: int) -> list[torch.Tensor]:
-    return _played(n, _out, _into)
+    return _simulation(n, _out, _into)
 
 
-def _played(n: int, out: Chunk, into: Chunk, *, add: bool = True) -> list[torch.Tensor]:
+def _simulation(n: int, out: Chunk, into: Chunk, *, add: bool = True) -> list[torch.Tensor]:
     """Return each rank's tensor after all steps with equal chunks."""
     return play_ring([cut(_even(rank, n), [1] * n) for rank in range(n)], out, into, add=add)
 
@@ -73,8 +73,8 @@ def expected(n: int) -> list[list[Any]]:
 
 
 def _gives(out: Chunk, into: Chunk, *, add: bool = True) -> Predicate:
-    """Return the predicate of a mistake that is played through with equal chunks."""
-    return first_is(lambda n: _played(n, out, into, add=add))
+    """Return the predicate of a mistake that is simulated with equal chunks."""
+    return first_is(lambda n: _simulation(n, out, into, add=add))
 
 
 EXERCISE = Exercise(

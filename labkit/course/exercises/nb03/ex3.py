@@ -60,7 +60,7 @@ def expected(n: int) -> list[list[Any]]:
 
 
 def _gives(out: Chunk, into: Chunk, *, add: bool = False) -> Predicate:
-    """Return the predicate of a mistake that is played through with equal chunks."""
+    """Return the predicate of a mistake that is simulated with equal chunks."""
     return first_is(
         lambda n: play_ring([cut(_even(r, n), [1] * n) for r in range(n)], out, into, add=add)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, near, would_give
+from ...mistakes import Predicate, near, simulated
 
 METHODS = ("parameter_server", "naive_ring", "ring_all_reduce", "recursive_doubling")
 #: Numbers of ranks and sizes: some that n does not divide; recursive doubling wants powers of two.
@@ -74,7 +74,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "You return the bytes of one message: return those of all messages together.",
-            when=would_give(
+            when=simulated(
                 lambda n: [(messages, size / messages) for messages, size in expected()]
             ),
         ),

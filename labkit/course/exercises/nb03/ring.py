@@ -1,7 +1,7 @@
 """What the exercises of the ring share.
 
 Rank r brings 10**r times something, so that the digits of a sum say which ranks are in it, and how
-often. What usually goes wrong is played through in one process and compared with what came back.
+often. What usually goes wrong is simulated in one process and compared with what came back.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def play_ring(held: Held, out: Chunk, into: Chunk, *, add: bool) -> list[torch.T
     return [torch.cat(chunks) for chunks in held]
 
 
-def first_is(play: Callable[[int], Sequence[torch.Tensor]]) -> Predicate:
-    """Return the predicate of a mistake that gives ``play(n)`` in the first part of a trial."""
+def first_is(simulate: Callable[[int], Sequence[torch.Tensor]]) -> Predicate:
+    """Return the predicate of a mistake that gives ``simulate(n)`` in the first part of a trial."""
 
     @Predicate
     def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = list(play(n))
+        wrong = list(simulate(n))
         return near([y[0] for y in yours], wrong) and not near([e[0] for e in expected], wrong)
 
     return when

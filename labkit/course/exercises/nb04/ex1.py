@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import every_rank, some_rank, would_give
+from ...mistakes import every_rank, simulated, some_rank
 
 DOUBLE = 8  #: bytes
 
@@ -101,7 +101,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
             "answers, so that all ranks return the same.",
-            when=would_give(_alone),
+            when=simulated(_alone),
         ),
         Mistake(
             "It always returns True: one rank that agrees is enough for that, as with MAX, and "
@@ -111,12 +111,12 @@ EXERCISE = Exercise(
         Mistake(
             "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
             "exactly one rank agrees. All ranks must agree: reduce with MIN.",
-            when=would_give(_one_agrees),
+            when=simulated(_one_agrees),
         ),
         Mistake(
             "Only two ranks are compared, the first and the last. A rank between them may be the "
             "one that differs: every rank has to compare, and all answers count.",
-            when=would_give(lambda n: [_alone(n)[-1]] * n),
+            when=simulated(lambda n: [_alone(n)[-1]] * n),
         ),
         Mistake(
             "It compares sums: the same numbers in a different order have the same sum.",
@@ -131,7 +131,7 @@ EXERCISE = Exercise(
             "It is False where all vectors are equal, and True where they differ but have the "
             "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
             "inf, and differences cancel. Compare with one rank's vector.",
-            when=would_give(_as_the_mean),
+            when=simulated(_as_the_mean),
         ),
         Mistake(
             "The result is right, but it takes more than two collectives per call. If every "

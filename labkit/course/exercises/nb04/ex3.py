@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
@@ -41,7 +41,7 @@ def expected() -> list[float]:
 
 def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
     """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
-    return would_give(lambda n: [formula(*case) for case in CASES])
+    return simulated(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 #: What is asked: a rank, and the numbers of processes on the nodes.
 ASKED: tuple[tuple[int, tuple[int, ...]], ...] = (
@@ -55,7 +55,7 @@ def _texts(**changes: Callable[[int, tuple[int, ...]], int]) -> list[dict[str, s
 
 def _with(**changes: Callable[[int, tuple[int, ...]], int]) -> Predicate:
     """Return the predicate of answers in which some numbers are counted in another way."""
-    return would_give(lambda n: _texts(**changes))
+    return simulated(lambda n: _texts(**changes))
 
 
 EXERCISE = Exercise(

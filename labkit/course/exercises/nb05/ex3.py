@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, some_rank, would_give
+from ...mistakes import Predicate, simulated, some_rank
 from .launched import launched
 
 
@@ -71,7 +71,7 @@ def expected(world_size: int) -> list[list[Any]]:
 
 def _returns(wrong: Callable[[int, int], int]) -> Predicate:
     """Return the predicate of the right group, and of ``wrong(rank, n)`` as the GPU."""
-    return would_give(lambda n: [[wrong(r, n), *its[1:]] for r, its in enumerate(expected(n))])
+    return simulated(lambda n: [[wrong(r, n), *its[1:]] for r, its in enumerate(expected(n))])
 
 
 EXERCISE = Exercise(

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 #: What is asked: for each rank the seconds before each of its collectives.
 ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
@@ -41,7 +41,7 @@ def _all(seconds: Sequence[Sequence[float]]) -> list[float]:
 
 def _each(wrong: Callable[[Sequence[Sequence[float]]], Sequence[float]]) -> Predicate:
     """Return the predicate of the largest of ``wrong(seconds)`` for each run."""
-    return would_give(lambda n: [max(wrong(seconds), default=0.0) for seconds in ASKED])
+    return simulated(lambda n: [max(wrong(seconds), default=0.0) for seconds in ASKED])
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 #: How many images each rank has in each call; rank 4 as many as rank 0.
 IMAGES = ((1, 2, 3, 4), (5, 1, 4, 2))
@@ -70,7 +70,7 @@ def expected(n: int) -> list[list[torch.Tensor]]:
 def _each(factor: Callable[[int, int, int], float]) -> Predicate:
     """Return the predicate of losses that are multiplied by ``factor(own, all, n)``: the numbers of
     images on the rank and on all ranks, and that of ranks."""
-    return would_give(
+    return simulated(
         lambda n: _all(n, lambda call, r: factor(_count(call, r), _images(call, n), n))
     )
 

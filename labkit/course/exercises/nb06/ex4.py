@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: How many batches a rank has each time.
@@ -78,7 +78,7 @@ def _last(n: int, count: int) -> torch.Tensor:
 
 
 def _all_give(wrong: Callable[[int, int], torch.Tensor]) -> Predicate:
-    return would_give(lambda n: [[wrong(n, count) for count in LENGTHS]] * n)
+    return simulated(lambda n: [[wrong(n, count) for count in LENGTHS]] * n)
 
 
 EXERCISE = Exercise(
@@ -109,7 +109,7 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' gradients differ: no backward() is left that averages them. The last "
             "batch belongs outside no_sync().",
-            when=would_give(
+            when=simulated(
                 lambda n: [[_own(r, count) / count for count in LENGTHS] for r in range(n)]
             ),
         ),

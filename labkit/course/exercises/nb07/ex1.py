@@ -15,7 +15,7 @@ import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import every_rank, would_give
+from ...mistakes import every_rank, simulated
 
 #: The largest number of fp16.
 LARGEST = torch.finfo(torch.float16).max
@@ -93,12 +93,12 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank looks at its own gradients, so the ranks have different scales. The largest "
             "gradient of all ranks decides: all_reduce with MAX.",
-            when=would_give(lambda n: [[*map(_power, tops), True] for tops in _tops(n)]),
+            when=simulated(lambda n: [[*map(_power, tops), True] for tops in _tops(n)]),
         ),
         Mistake(
             "The largest gradient of the first case is negative, and it overflows too: take abs() "
             "before max().",
-            when=would_give(_scales(top=torch.max)),
+            when=simulated(_scales(top=torch.max)),
         ),
         Mistake(
             "log2 needs a number above 0. Gradients may be negative: take abs() before max(). And "
@@ -108,26 +108,26 @@ EXERCISE = Exercise(
         Mistake(
             "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "
             "the largest one decides, gradient.abs().max().",
-            when=would_give(_scales(top=torch.norm)),
+            when=simulated(_scales(top=torch.norm)),
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",
-            when=would_give(_scales(lambda top: 2.0 ** math.ceil(math.log2(LARGEST / top)))),
+            when=simulated(_scales(lambda top: 2.0 ** math.ceil(math.log2(LARGEST / top)))),
         ),
         Mistake(
             "That is the largest factor, but not a power of two. A power of two changes only the "
             "exponent, so that no digit is lost.",
-            when=would_give(_scales(lambda top: LARGEST / top)),
+            when=simulated(_scales(lambda top: LARGEST / top)),
         ),
         Mistake(
             "all_reduce adds up by default. For the largest value pass op=dist.ReduceOp.MAX.",
-            when=would_give(_scales(together=sum)),
+            when=simulated(_scales(together=sum)),
         ),
         Mistake(
             "That is the scale for the smallest of the ranks' largest gradients; the largest of "
             "them overflows first. Combine the largest gradients with MAX, or the ranks' scales "
             "with MIN.",
-            when=would_give(_scales(together=min)),
+            when=simulated(_scales(together=min)),
         ),
         Mistake(
             "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "
@@ -137,7 +137,7 @@ EXERCISE = Exercise(
         Mistake(
             "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "
             "number, not the power of two above it.",
-            when=would_give(_scales(lambda top: _power(top, 65536))),
+            when=simulated(_scales(lambda top: _power(top, 65536))),
         ),
     ),
     hints=(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 FIRST = 1.0
 #: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
@@ -73,7 +73,7 @@ def _rule(
 _right = _rule()
 
 
-def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
+def _simulation(rule: Rule, n: int, rank: int | None = None) -> list[float]:
     """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
     scales = []
     for interval, run in RUNS:
@@ -88,11 +88,11 @@ def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
 
 
 def expected(n: int) -> list[list[float]]:
-    return [_played(_right, n)] * n
+    return [_simulation(_right, n)] * n
 
 
-def _plays(rule: Rule) -> Predicate:
-    return would_give(lambda n: [_played(rule, n)] * n)
+def _simulated(rule: Rule) -> Predicate:
+    return simulated(lambda n: [_simulation(rule, n)] * n)
 
 
 EXERCISE = Exercise(
@@ -113,32 +113,32 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
             "know whether any of them overflowed.",
-            when=would_give(lambda n: [_played(_right, n, r) for r in range(n)]),
+            when=simulated(lambda n: [_simulation(_right, n, r) for r in range(n)]),
         ),
         Mistake(
             "The scale never grows: after interval good steps in a row, double it and begin to "
             "count again.",
-            when=_plays(_rule(lambda good, interval: False)),
+            when=_simulated(_rule(lambda good, interval: False)),
         ),
         Mistake(
             "The count goes on after a skipped step. The good steps have to be in a row: return "
             "0 as the count when a step is skipped.",
-            when=_plays(_rule(skipped=lambda good: good)),
+            when=_simulated(_rule(skipped=lambda good: good)),
         ),
         Mistake(
             "It grows one step too late: the step that has just ended counts too.",
-            when=_plays(_rule(lambda good, interval: good == interval)),
+            when=_simulated(_rule(lambda good, interval: good == interval)),
         ),
         Mistake(
             "After the scale has grown, the count begins again: return 0 there too.",
-            when=_plays(_rule(grown=lambda good: good + 1))
-            | _plays(
+            when=_simulated(_rule(grown=lambda good: good + 1))
+            | _simulated(
                 _rule(lambda good, interval: good + 1 >= interval, grown=lambda good: good + 1)
             ),
         ),
         Mistake(
             "The scale grows after three good steps, whatever interval is: compare with interval.",
-            when=_plays(_rule(lambda good, interval: good + 1 == 3)),
+            when=_simulated(_rule(lambda good, interval: good + 1 == 3)),
         ),
         Mistake(
             "One value is unpacked into two: next_scale has to return two, the new scale and the "
@@ -149,7 +149,7 @@ EXERCISE = Exercise(
         Mistake(
             "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
             "flags with MAX, or add them up and compare with 0.",
-            when=would_give(lambda n: [_played(_right, n, n)] * n),
+            when=simulated(lambda n: [_simulation(_right, n, n)] * n),
         ),
     ),
     hints=(

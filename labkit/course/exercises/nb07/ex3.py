@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near, would_give
+from ...mistakes import When, near, simulated
 
 #: How many batches a rank has in each call.
 COUNTS = (4, 1)
@@ -87,16 +87,16 @@ def _mean(
     total: Callable[[int, int], Gradients],
     factor: Callable[[int, int], float] = lambda n, count: 1 / (n * count),
 ) -> Play:
-    """Return the play that multiplies the sum over the ranks by factor(ranks, batches)."""
+    """Return the simulation that multiplies the sum over the ranks by factor(ranks, batches)."""
     return lambda rank, n, count: [
         g * factor(n, count) for g in _added(total(r, count) for r in range(n))
     ]
 
 
-def _results(play: Play, n: int, empty: bool = True) -> list[list[Any]]:
+def _results(simulate: Play, n: int, empty: bool = True) -> list[list[Any]]:
     types = ["torch.float32"] * PARAMETERS
     return [
-        [item for count in COUNTS for item in (play(rank, n, count), types, empty)]
+        [item for count in COUNTS for item in (simulate(rank, n, count), types, empty)]
         for rank in range(n)
     ]
 
@@ -105,12 +105,12 @@ def expected(n: int) -> list[list[Any]]:
     return _results(_mean(_sum), n)
 
 
-def _gives(play: Play) -> When:
+def _gives(simulate: Play) -> When:
     """Return the predicate of a mistake in the gradients, whatever it leaves in .grad."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
         mine = _all_gradients(yours)
-        wrong = _all_gradients(_results(play, n))
+        wrong = _all_gradients(_results(simulate, n))
         return near(mine, wrong) and not near(mine, _all_gradients(expected))
 
     return when
@@ -171,7 +171,7 @@ EXERCISE = Exercise(
         Mistake(
             "The gradients are right, but a parameter still has a .grad: set it to None, or the "
             "next backward() adds to it.",
-            when=would_give(lambda n: _results(_mean(_sum), n, empty=False)),
+            when=simulated(lambda n: _results(_mean(_sum), n, empty=False)),
         ),
         Mistake(
             "The result is right, but the gradients are all-reduced after every batch. Add up all "

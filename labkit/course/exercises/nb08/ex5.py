@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, rank_would_give
+from ...mistakes import Predicate, rank_simulated
 from ...trial_tools import sleepless, slow_save
 from .facts import Facts, fact, has
 
@@ -125,7 +125,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank returns the loss of its own images: add the losses up over the ranks, on "
             "every rank, and divide by world_size.",
-            when=rank_would_give(lambda rank, n: rank + 1.0, lambda facts: facts["returned"]),
+            when=rank_simulated(lambda rank, n: rank + 1.0, lambda facts: facts["returned"]),
         ),
         Mistake(
             "That is the sum over the ranks: divide it by world_size.",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Goal, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from .reading import FEW, GUESSES, HANDLED, LABELS, expected, right, trial
 
 
@@ -31,9 +31,10 @@ def _shares(count: int, n: int) -> list[list[list[int]]]:
     ]
 
 
-def _counts(play: Callable[[int], list[float]]) -> Predicate:
-    """Return the predicate of accuracies and numbers that are ``play(world_size)`` everywhere."""
-    return would_give(lambda n: [play(n)] * n, lambda own: own[:4])
+def _counts(simulate: Callable[[int], list[float]]) -> Predicate:
+    """Return the predicate of accuracies and numbers that are ``simulate(world_size)`` on all
+    ranks."""
+    return simulated(lambda n: [simulate(n)] * n, lambda own: own[:4])
 
 
 def _mean_of_accuracies(way: int) -> Predicate:
@@ -91,7 +92,7 @@ EXERCISE = Exercise(
         Mistake(
             "The two numbers have changed places: return the accuracy first, then the number of "
             "images.",
-            when=would_give(lambda n: [[y[1], y[0], y[3], y[2], *HANDLED] for y in expected(n)]),
+            when=simulated(lambda n: [[y[1], y[0], y[3], y[2], *HANDLED] for y in expected(n)]),
         ),
         Mistake(
             "The second number is at most one rank's share of the images: add up the counts over "
@@ -124,17 +125,17 @@ EXERCISE = Exercise(
         Mistake(
             "The numbers are right, but the model is still in eval mode, in which the next epoch "
             "would train it without dropout: call train() at the end.",
-            when=would_give(lambda n: [[*y[:4], False, False, False] for y in expected(n)]),
+            when=simulated(lambda n: [[*y[:4], False, False, False] for y in expected(n)]),
         ),
         Mistake(
             "The numbers are right, but autograd has recorded the test for a backward pass that "
             "never comes, which costs time and memory: test under torch.no_grad().",
-            when=would_give(lambda n: [[*y[:4], True, True, False] for y in expected(n)]),
+            when=simulated(lambda n: [[*y[:4], True, True, False] for y in expected(n)]),
         ),
         Mistake(
             "The numbers are right, but ddp(…) was called. DDP's forward may hold a collective (it "
             "broadcasts buffers), and ranks wait there for one without a batch: call ddp.module.",
-            when=would_give(lambda n: [[*y[:4], True, False, True] for y in expected(n)]),
+            when=simulated(lambda n: [[*y[:4], True, False, True] for y in expected(n)]),
         ),
         Mistake(
             "The result is right, but it takes more than one collective per call: put both "

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from .replicas import data_parallel
 
 DEVICES = 3
@@ -122,7 +122,7 @@ def _finds(of: Callable[[nn.Module], dict[str, torch.Tensor]], *, wrong: bool = 
             found.append([k for k in one if torch.allclose(one[k], other[k]) != wrong])
         return [*found, True]
 
-    return would_give(all_of_them)
+    return simulated(all_of_them)
 
 
 EXERCISE = Exercise(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: (threads, microseconds with the GIL, microseconds without it): Python limits, or the threads do,
@@ -26,8 +26,8 @@ def expected() -> list[float]:
     return [_best(*case) for case in CASES]
 
 
-def _gives(play: Callable[[int, float, float], float]) -> Predicate:
-    return would_give(lambda n: [play(*case) for case in CASES])
+def _gives(simulate: Callable[[int, float, float], float]) -> Predicate:
+    return simulated(lambda n: [simulate(*case) for case in CASES])
 
 
 EXERCISE = Exercise(

@@ -42,12 +42,12 @@ def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
 Rule = Callable[[int, int, int, bool], str]
 
 
-def _plays(*rules: Rule) -> When:
+def _simulated(*rules: Rule) -> When:
     """Return the predicate of an answer that chooses as one of these rules does, in every case."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        played = [[rule(*case) for case in CASES] for rule in rules]
-        return yours != expected and yours in played
+        simulation = [[rule(*case) for case in CASES] for rule in rules]
+        return yours != expected and yours in simulation
 
     return when
 
@@ -104,7 +104,7 @@ EXERCISE = Exercise(
         Mistake(
             "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
             "Compare with one GPU.",
-            when=_plays(
+            when=_simulated(
                 _fits(lambda parameters, size, gpus: 16 * parameters <= size * gpus),
                 _fits(lambda parameters, size, gpus: True),
             ),
@@ -112,30 +112,30 @@ EXERCISE = Exercise(
         Mistake(
             "You count fewer than 16 bytes per parameter, so a training that does not fit seems "
             "to. Weights, gradient and each of Adam's two moments take 4 bytes per parameter.",
-            when=_plays(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
+            when=_simulated(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
         ),
         Mistake(
             "You count more than 16 bytes per parameter, so a training that fits seems not to: "
             "weights, gradient and Adam's two moments, of 4 bytes each. gpu_bytes are bytes too.",
-            when=_plays(*map(_counts, (18, 20, 24, 32, 64, 128))),
+            when=_simulated(*map(_counts, (18, 20, 24, 32, 64, 128))),
         ),
         Mistake(
             "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
             "first whether it fits.",
-            when=_plays(_speed_first),
+            when=_simulated(_speed_first),
         ),
         Mistake(
             "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
-            when=_plays(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
+            when=_simulated(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
         ),
         Mistake(
             "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
             "fast enough or not.",
-            when=_plays(_enough(lambda gpus, fast: fast)),
+            when=_simulated(_enough(lambda gpus, fast: fast)),
         ),
         Mistake(
             "One GPU is fast enough there: more of them only add complexity.",
-            when=_plays(_enough(lambda gpus, fast: gpus == 1)),
+            when=_simulated(_enough(lambda gpus, fast: gpus == 1)),
         ),
     ),
     hints=(

@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DistributedSampler
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import rank_would_give
+from ...mistakes import rank_simulated
 
 ITEMS, EPOCH, DONE, BATCH = 41, 3, 3, 2
 
@@ -44,24 +44,24 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "That is the order of epoch 0: call sampler.set_epoch(epoch) first.",
-            when=rank_would_give(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
+            when=rank_simulated(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
         ),
         Mistake(
             "done counts batches, not images: skip done * batch images.",
-            when=rank_would_give(lambda r, n: _order(r, n)[DONE:]),
+            when=rank_simulated(lambda r, n: _order(r, n)[DONE:]),
         ),
         Mistake(
             "You skip the images of all ranks. The sampler gives only this rank's, of which done "
             "* batch were seen.",
-            when=rank_would_give(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
+            when=rank_simulated(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
         ),
         Mistake(
             "That is the whole epoch, but its first done * batch images were seen: leave them out.",
-            when=rank_would_give(_order),
+            when=rank_simulated(_order),
         ),
         Mistake(
             "Those are the images that were seen. Return the rest.",
-            when=rank_would_give(lambda r, n: _order(r, n)[: DONE * BATCH]),
+            when=rank_simulated(lambda r, n: _order(r, n)[: DONE * BATCH]),
         ),
         Mistake(
             "A DistributedSampler cannot be indexed: make a list of it first, list(sampler).",

@@ -8,7 +8,7 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, When, would_give
+from ...mistakes import Predicate, When, simulated
 
 #: What the layers cost, and the number of stages.
 CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
@@ -86,7 +86,7 @@ def _nearest(costs: Sequence[int], p: int) -> list[int]:
 
 
 def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> Predicate:
-    return would_give(lambda n: [max(_stages(costs, way(costs, p))) for costs, p in CUTS])
+    return simulated(lambda n: [max(_stages(costs, way(costs, p))) for costs, p in CUTS])
 
 
 def _tells(problem: str) -> When:

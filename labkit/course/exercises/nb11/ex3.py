@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_would_give, some_rank
+from ...mistakes import Predicate, rank_simulated, some_rank
 
 #: Rows, outputs, and inputs on each rank, of each call.
 CALLS = ((2, 4, 3), (1, 3, 2))
@@ -65,7 +65,7 @@ def expected(n: int) -> list[list[torch.Tensor]]:
 
 def _gives(wrong: Callable[[int, int, int], Any]) -> Predicate:
     """Return the predicate of what a mistake gives: ``wrong(call, rank, n)``."""
-    return rank_would_give(lambda rank, n: [wrong(c, rank, n) for c in range(len(CALLS))])
+    return rank_simulated(lambda rank, n: [wrong(c, rank, n) for c in range(len(CALLS))])
 
 
 EXERCISE = Exercise(

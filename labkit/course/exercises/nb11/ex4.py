@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_would_give, would_give
+from ...mistakes import Predicate, rank_simulated, simulated
 
 #: Rows, inputs, and outputs of each rank, of each call.
 CALLS = ((2, 3, 2), (1, 4, 1))
@@ -69,7 +69,7 @@ def _would(
     """Return what each rank gets in each call: x.grad as ``of_x(whole, part, n)`` makes it of the
     gradient through all outputs and through this rank's, w.grad multiplied by ``times_w(n)``."""
 
-    def play(n: int) -> list[list[dict[str, Any]]]:
+    def simulate(n: int) -> list[list[dict[str, Any]]]:
         def one(call: int, rank: int) -> tuple[torch.Tensor, ...]:
             x, w, slope = _layer(call, n)
             mine, slopes = w.chunk(n, dim=0)[rank], slope.chunk(n, dim=1)[rank]
@@ -77,7 +77,7 @@ def _would(
 
         return _each(n, one)
 
-    return play
+    return simulate
 
 
 def expected(n: int) -> list[list[dict[str, Any]]]:
@@ -99,11 +99,11 @@ def _output_is(put: Callable[[list[torch.Tensor], int], Any]) -> Predicate:
     """Return the predicate of putting the ranks' outputs together like that, whatever the
     gradients."""
 
-    def play(rank: int, n: int) -> list[Any]:
+    def simulate(rank: int, n: int) -> list[Any]:
         layers = [_layer(call, n) for call in range(len(CALLS))]
         return [put([x @ own.T for own in w.chunk(n, dim=0)], rank) for x, w, _ in layers]
 
-    return rank_would_give(play, lambda calls: [one["output"] for one in calls])
+    return rank_simulated(simulate, lambda calls: [one["output"] for one in calls])
 
 
 EXERCISE = Exercise(
@@ -119,7 +119,7 @@ EXERCISE = Exercise(
         Mistake(
             "x.grad is the gradient through this rank's own outputs: a part of a sum. The parts of "
             "all ranks have to be added up in backward, where x enters the layer.",
-            when=would_give(_would(lambda whole, part, n: part + OUTSIDE)),
+            when=simulated(_would(lambda whole, part, n: part + OUTSIDE)),
         ),
         Mistake(
             "The ranks' outputs stand below each other. They are columns of one output: put them "
@@ -130,22 +130,22 @@ EXERCISE = Exercise(
             "No gradient goes back through the output, and w.grad is None: all_gather copies "
             "numbers and leaves nothing for autograd. This rank's own part must go into the "
             "output itself.",
-            when=would_give(_detached),
+            when=simulated(_detached),
         ),
         Mistake(
             "The gradients are world_size times too large. Every rank computes the same loss, so "
             "the output's gradient is whole on each rank: for w take its columns as they are.",
-            when=would_give(_would(lambda whole, part, n: n * whole + OUTSIDE, lambda n: n)),
+            when=simulated(_would(lambda whole, part, n: n * whole + OUTSIDE, lambda n: n)),
         ),
         Mistake(
             "x.grad is averaged. The gradients of the ranks' outputs are parts of a sum: add them "
             "up.",
-            when=would_give(_would(lambda whole, part, n: whole / n + OUTSIDE)),
+            when=simulated(_would(lambda whole, part, n: whole / n + OUTSIDE)),
         ),
         Mistake(
             "x.grad has what comes from outside the layer world_size times: a hook on x itself "
             "adds up everything that reaches x. Put it on a view of x, which only the layer uses.",
-            when=would_give(_would(lambda whole, part, n: whole + n * OUTSIDE)),
+            when=simulated(_would(lambda whole, part, n: whole + n * OUTSIDE)),
         ),
         Mistake(
             "You gather the weight: then every rank computes the whole layer. Gather the outputs "

@@ -1,7 +1,7 @@
 """Play a small Slurm on this machine: read a batch script's requests, and run it as a job.
 
 The job's shell is real, and so is what it starts; ``srun``, ``scancel``, ``scontrol`` and
-``hostname`` are :mod:`.stand_in`. A job has two nodes, which are both this machine.
+``hostname`` are :mod:`.fake_slurm`. A job has two nodes, which are both this machine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,20 @@ from typing import Any
 import psutil
 
 from ....base import times
-from . import stand_in
+from . import fake_slurm
 
-#: The commands that are played in each job; those behind are, unless it runs for real.
-PLAYED = ("srun", "scontrol", "hostname", "sbatch", "salloc", "scancel", "squeue", "sinfo", "sacct")
+#: The commands that are simulated in each job; those behind are, unless it runs for real.
+SIMULATED = (
+    "srun",
+    "scontrol",
+    "hostname",
+    "sbatch",
+    "salloc",
+    "scancel",
+    "squeue",
+    "sinfo",
+    "sacct",
+)
 RECORDED = ("torchrun", "python", "python3")
 #: What of this process' environment says where somebody is in another job.
 FOREIGN = ("SLURM", "SRUN_", "SBATCH_", "PET_", "TORCHELASTIC_", "TORCH_DISABLE_SHARE_RDZV")
@@ -79,7 +89,7 @@ class Asked:
                 read.append(line.removeprefix("#SBATCH"))
         try:
             words = [word for line in read for word in shlex.split(line, comments=True)]
-            options, rest = stand_in.read_options(words)
+            options, rest = fake_slurm.read_options(words)
         except (getopt.GetoptError, ValueError) as error:
             raise Refused(f"sbatch: {error}") from None
         if rest:
@@ -193,11 +203,11 @@ class Job:
                 kill(process)
 
     def _make_commands(self) -> None:
-        """Put the stand-ins where the shell finds them first."""
+        """Put the fake commands where the shell finds them first."""
         (self.folder / "bin").mkdir()
-        for name in (*PLAYED, *(RECORDED if self.mode != "real" else ())):
+        for name in (*SIMULATED, *(RECORDED if self.mode != "real" else ())):
             path = self.folder / "bin" / name
-            run = shlex.join([sys.executable, "-I", "-S", stand_in.__file__, name])
+            run = shlex.join([sys.executable, "-I", "-S", fake_slurm.__file__, name])
             path.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
             path.chmod(0o700)
 
@@ -209,7 +219,7 @@ class Job:
         head, tails = self.nodes[0].rpartition("-")[0], [n.rpartition("-")[2] for n in self.nodes]
         names = f"{head}-[{','.join(tails)}]" if len(tails) > 1 else self.nodes[0]
         own |= {
-            stand_in.FOLDER: str(self.folder),
+            fake_slurm.FOLDER: str(self.folder),
             "SLURM_JOB_ID": str(self.number),
             "SLURM_JOBID": str(self.number),
             "SLURM_JOB_NAME": self.asked.options.get("job-name", self.script.name),
@@ -240,7 +250,7 @@ class Job:
     def calls(self) -> list[dict[str, Any]]:
         """Return how torchrun was called so far: by the batch shell, then by node."""
         told = [json.loads(path.read_text()) for path in self.folder.glob("*.call")]
-        by = (stand_in.CORES, "SLURMD_NODENAME", "SLURM_LOCALID")
+        by = (fake_slurm.CORES, "SLURMD_NODENAME", "SLURM_LOCALID")
         return sorted(told, key=lambda call: [call[name] or "" for name in by])
 
     def said(self) -> list[str]:

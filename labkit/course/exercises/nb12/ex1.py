@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: Processes on each node. With equal nodes more than one formula is right.
@@ -36,7 +36,7 @@ def expected() -> dict[str, list[int]]:
 
 
 def _numbers(rank_of: Rank) -> Predicate:
-    return would_give(lambda n: _numbered(rank_of))
+    return simulated(lambda n: _numbered(rank_of))
 
 
 EXERCISE = Exercise(

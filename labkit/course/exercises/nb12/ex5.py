@@ -15,7 +15,7 @@ from typing import Any
 from ....base import times
 from ...exercise import Exercise, Failed
 from ...script_start import StartFailed
-from . import stand_in
+from . import fake_slurm
 from .batch import Asked, Job, Refused, Said, wait_until
 from .batch_mistakes import MISTAKES
 
@@ -55,7 +55,7 @@ wait $!
 
 
 def trial(path: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read what the script asks for, run it on stand-ins, warn it, and run it for real.
+    """Read what the script asks for, run it on the fake Slurm, warn it, and run it for real.
 
     Yields the name of each part and what was found.
     """
@@ -171,7 +171,7 @@ def _has_waited(shell: subprocess.Popen[bytes]) -> bool:
 def _described(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
     """Describe how a job has called torchrun, as its first call says, and whether all say it."""
     made = job.calls()
-    read = [_read(call["words"]) for call in made if call["words"][:1] != [stand_in.PYTHON]]
+    read = [_read(call["words"]) for call in made if call["words"][:1] != [fake_slurm.PYTHON]]
     one = read[0] if read else {}
     places = {call["place"] for call in read}
     endpoint = next(iter(places)) if len(places) == 1 else ""
@@ -186,7 +186,7 @@ def _described(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
         place = FIRST if host == nodes[0] else Said(f"c10d at {host or endpoint}")
     return {
         "torchrun": _who(made, nodes),
-        "cores": (made[0][stand_in.CORES] or NONE) if made else NONE,
+        "cores": (made[0][fake_slurm.CORES] or NONE) if made else NONE,
         "nnodes": one.get("nnodes", ""),
         "nproc": one.get("nproc", ""),
         "restarts": one.get("restarts", 0),
@@ -201,9 +201,9 @@ def _who(made: list[dict[str, Any]], nodes: tuple[str, ...]) -> Said:
     """Return how often torchrun was called, and by whom."""
     if not made:
         return NONE
-    if any(call[stand_in.CORES] is None for call in made):
+    if any(call[fake_slurm.CORES] is None for call in made):
         return Said("by the batch shell")
-    if any(call["words"][:1] == [stand_in.PYTHON] for call in made):
+    if any(call["words"][:1] == [fake_slurm.PYTHON] for call in made):
         return Said("none: srun starts Python")
     counts = [sum(call["SLURMD_NODENAME"] == node for call in made) for node in nodes]
     if len(set(counts)) > 1:
@@ -244,7 +244,7 @@ def _warned(path: Path) -> dict[str, Any]:
         assert job.asked.warning is not None, "the part before has seen it"
         shell.send_signal(job.asked.warning[1])
         # Sooner than what is held has ended: a trap that waits for the foreground runs after that.
-        soon = stand_in.HELD_SECONDS / 2
+        soon = fake_slurm.HELD_SECONDS / 2
         wait_until(lambda: job.was_requeued() or shell.poll() is not None, soon)
         again = job.was_requeued() or wait_until(job.was_requeued, 0.2)
     if not again:

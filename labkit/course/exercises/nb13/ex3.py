@@ -65,7 +65,7 @@ def _alone(yours: Any, expected: Any, n: int) -> bool:
     """Return whether only one of several workers has trained."""
     server = yours[0]
     alone = (_play(n, [worker])[0] for worker in range(1, n))
-    return n > 2 and any(near(server, play) for play in alone)
+    return n > 2 and any(near(server, simulate) for simulate in alone)
 
 
 def _refused_for_good(yours: Any, expected: Any, n: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 WORKERS = (2, 3, 4, 8, 64, 1000)
@@ -27,7 +27,7 @@ def expected() -> list[int]:
 
 
 def _gives(number: Callable[[int], float]) -> Predicate:
-    return would_give(lambda n: [number(k) for k in WORKERS])
+    return simulated(lambda n: [number(k) for k in WORKERS])
 
 
 EXERCISE = Exercise(

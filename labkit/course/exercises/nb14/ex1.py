@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_would_give, some_rank, would_give
+from ...mistakes import Predicate, rank_simulated, simulated, some_rank
 
 REFERENCE, TOLERANCE = 0.5, 0.25
 #: What is tried: a name, and the loss of a rank among so many. Sixteenths are exact.
@@ -42,7 +42,7 @@ def _told(verdict: Callable[[list[float]], Any]) -> Callable[[int], list[list[An
 
 
 def _gives(verdict: Callable[[list[float]], Any]) -> Predicate:
-    return would_give(_told(verdict))
+    return simulated(_told(verdict))
 
 
 expected = _told(lambda losses: all(map(_is_near, losses)))
@@ -60,7 +60,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank answers for itself. The ranks have to agree: if one of them is wrong, all "
             "return False.",
-            when=rank_would_give(lambda r, n: [_is_near(loss(r, n)) for _, loss in CASES]),
+            when=rank_simulated(lambda r, n: [_is_near(loss(r, n)) for _, loss in CASES]),
         ),
         Mistake(
             "That is rank 0's answer, given to all. Another rank may be wrong while rank 0 is "

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....figures.costs import AlphaBeta, fit_alpha_beta
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import When, simulated
 from ...slips import Formula
 from .ring_cost import ring
 
@@ -47,7 +47,7 @@ def line(points: Mapping[int, float]) -> AlphaBeta:
 
 def _gives(wrong: Callable[[AlphaBeta, int, int, float], float]) -> When:
     """Return the predicate of a mistake, from the line through the points."""
-    return would_give(
+    return simulated(
         lambda _: _play(lambda points, n, ranks, size: wrong(line(points), n, ranks, size))
     )
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, near, some_rank, would_give
+from ...mistakes import Predicate, every_rank, near, simulated, some_rank
 from .cable import counted
 
 #: Shapes and types; those of the first layout, and the one of the others.
@@ -106,9 +106,9 @@ def _tensors(own: list[Any]) -> list[Any]:
     return own[::3]
 
 
-def _are(play: Callable[[int, int, int, int], torch.Tensor]) -> Predicate:
+def _are(simulate: Callable[[int, int, int, int], torch.Tensor]) -> Predicate:
     """Return the predicate of a mistake by the tensors alone, whatever else was counted."""
-    return would_give(lambda n: [_tensors(own) for own in _each(play)(n)], _tensors)
+    return simulated(lambda n: [_tensors(own) for own in _each(simulate)(n)], _tensors)
 
 
 def _beyond(place: int) -> Predicate:

@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import some_rank, would_give
+from ...mistakes import simulated, some_rank
 
 #: What is tried: a name, and the host of a rank among so many.
 CASES: tuple[tuple[str, Callable[[int, int], str]], ...] = (
@@ -72,11 +72,11 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 def _each(order: Callable[[list[str]], list[int]]) -> Callable[[int], list[list[Any]]]:
     """Return what every rank gives if all return ``order(hosts)``."""
 
-    def play(n: int) -> list[list[Any]]:
+    def simulate(n: int) -> list[list[Any]]:
         hosts = [_hosts(host, n) for _, host in CASES]
         return [[item for own in hosts for item in (hops(order(own), own), True)]] * n
 
-    return play
+    return simulate
 
 
 def _sorted(hosts: list[str]) -> list[int]:
@@ -128,17 +128,17 @@ EXERCISE = Exercise(
         Mistake(
             "That is the order of the ranks' numbers, so the ring leaves a host as often as the "
             "launcher has dealt them. Put the ranks of each host next to each other.",
-            when=would_give(_each(lambda hosts: list(range(len(hosts))))),
+            when=simulated(_each(lambda hosts: list(range(len(hosts))))),
         ),
         Mistake(
             "Your list says at which place each rank stands. Return the ranks in the order of the "
             "ring: item 0 is the rank that comes first.",
-            when=would_give(_each(_places)),
+            when=simulated(_each(_places)),
         ),
         Mistake(
             "You take one rank of each host in turn: then every step of the ring leaves a host, "
             "which is the worst order.",
-            when=would_give(_each(_in_turn)),
+            when=simulated(_each(_in_turn)),
         ),
     ),
     hints=(

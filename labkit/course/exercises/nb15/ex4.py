@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, every_rank, some_rank, would_give
+from ...mistakes import Predicate, every_rank, simulated, some_rank
 
 #: How often one grid is asked for beforehand: groups that each rank has made for itself can find
 #: their members once by luck.
@@ -106,7 +106,7 @@ def _gives(
     pick: Callable[[Lines, int], Lines], shapes: Callable[[int], Grids] = grids
 ) -> Predicate:
     """Return the predicate of answers that sum over other ranks, into two tensors of their own."""
-    return would_give(lambda n: _sums(n, pick, shapes), lambda own: own[:-2])
+    return simulated(lambda n: _sums(n, pick, shapes), lambda own: own[:-2])
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import every_rank, some_rank, would_give
+from ...mistakes import every_rank, simulated, some_rank
 
 
 def partitions(world_size: int) -> list[list[list[int]]]:
@@ -100,7 +100,7 @@ EXERCISE = Exercise(
         Mistake(
             "The first member (place 0) has collected. The last place is "
             "dist.get_world_size(group) - 1.",
-            when=would_give(lambda n: expected(n, place=0)),
+            when=simulated(lambda n: expected(n, place=0)),
         ),
         Mistake(
             "Every rank returns None. The last member has to return the list into which it has "

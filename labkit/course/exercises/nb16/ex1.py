@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, near, parts, would_give
+from ...mistakes import Predicate, near, parts, simulated
 
 #: How many are asked for in each call, and of which type the numbers are.
 TOPS = (3, 2)
@@ -55,15 +55,16 @@ def _all(call: int, n: int) -> list[torch.Tensor]:
     return [_scores(call, rank) for rank in range(n)]
 
 
-def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
-    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``simulate(call, rank, n)`` is what it does."""
     return lambda n: [
-        [item for call in CALLS for item in (play(call, rank, n), TYPES[call])] for rank in range(n)
+        [item for call in CALLS for item in (simulate(call, rank, n), TYPES[call])]
+        for rank in range(n)
     ]
 
 
-def _gives(play: Callable[[int, int, int], torch.Tensor]) -> Predicate:
-    return would_give(_each(play))
+def _gives(simulate: Callable[[int, int, int], torch.Tensor]) -> Predicate:
+    return simulated(_each(simulate))
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import every_rank, rank_would_give, some_rank, would_give
+from ...mistakes import every_rank, rank_simulated, simulated, some_rank
 
 CALLS = range(2)
 
@@ -74,11 +74,11 @@ def _arriving(call: int, expert: int, n: int) -> torch.Tensor:
     return torch.cat([tokens[wants == expert] for tokens, wants in every])
 
 
-def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
-    """Return what every rank gives if ``play(call, rank, n)`` are its results."""
+def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``simulate(call, rank, n)`` are its results."""
     return lambda n: [
         [
-            *(play(call, rank, n) for call in CALLS),
+            *(simulate(call, rank, n) for call in CALLS),
             [len(_arriving(call, rank, n)) for call in CALLS],
             True,
         ]
@@ -113,24 +113,24 @@ EXERCISE = Exercise(
         Mistake(
             "The results are in the order of the experts. Result i that came back belongs to token "
             "order[i]: put it there.",
-            when=would_give(_each(_sorted)),
+            when=simulated(_each(_sorted)),
         ),
         Mistake(
             "The results were reordered in the wrong direction: back[order] moves result order[i] "
             "to index i, but result i belongs at index order[i].",
-            when=would_give(_each(_sorted_twice)),
+            when=simulated(_each(_sorted_twice)),
         ),
         Mistake(
             "Integers have gone through float32, which has only 24 bits for their digits: "
             "50,331,653 became 50,331,652. Make every buffer with the dtype of tokens, as "
             "tokens.new_empty and torch.empty_like(tokens) do.",
-            when=would_give(_each(partial(_asked, as_floats=True)))
-            | would_give(_each(lambda call, rank, n: _asked(call, rank, n).float())),
+            when=simulated(_each(partial(_asked, as_floats=True)))
+            | simulated(_each(lambda call, rank, n: _asked(call, rank, n).float())),
         ),
         Mistake(
             "Each rank's expert has processed that rank's own tokens. Send every token to the rank "
             "that expert[i] names.",
-            when=rank_would_give(
+            when=rank_simulated(
                 lambda rank, n: [len(_tokens(call, rank)) for call in CALLS], lambda own: own[2]
             ),
         ),

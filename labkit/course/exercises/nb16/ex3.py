@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import simulated
 
 CALLS = range(2)
 
@@ -88,7 +88,7 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank has what the best of all ranks had, not the best of its node: pass node to "
             "both calls as group=.",
-            when=would_give(_each(lambda call, rank, node, n: _best(call, list(range(n))))),
+            when=simulated(_each(lambda call, rank, node, n: _best(call, list(range(n))))),
         ),
         Mistake(
             "The tensor for the scores has one element per rank of the world; the node has only "
@@ -97,20 +97,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "No rank has changed its x: the best rank is known, but it has not sent its tensor.",
-            when=would_give(_each(lambda call, rank, node, n: rank)),
+            when=simulated(_each(lambda call, rank, node, n: rank)),
         ),
         Mistake(
             "The scores have lost their digits: float scores in a tensor of integers are cut off, "
             "so that ranks with different scores tie. Gather them in a float tensor.",
-            when=would_give(_each(_cut)),
+            when=simulated(_each(_cut)),
         ),
         Mistake(
             "Every node follows its first rank, not its best one.",
-            when=would_give(_each(lambda call, rank, node, n: node[0])),
+            when=simulated(_each(lambda call, rank, node, n: node[0])),
         ),
         Mistake(
             "Every node follows the rank with the lowest score.",
-            when=would_give(
+            when=simulated(
                 _each(lambda call, rank, node, n: min(node, key=lambda r: _score(call, r)))
             ),
         ),

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ....base import times
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import near, some_rank, would_give
+from ...mistakes import near, simulated, some_rank
 
 #: Seconds that the last rank is late, to see whether anybody goes on without it.
 LATE = 1.0
@@ -162,7 +162,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The two results are swapped: the average comes first, then what compute returned.",
-            when=would_give(lambda n: [[b, a, *rest, 0.25] for a, b, *rest, _ in expected(n)]),
+            when=simulated(lambda n: [[b, a, *rest, 0.25] for a, b, *rest, _ in expected(n)]),
         ),
         Mistake(
             "The first of the pair is the Work object, which holds no numbers. The sum is in x, "
@@ -171,7 +171,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is the sum; divide it by the number of ranks, after wait().",
-            when=would_give(lambda n: expected(n, factor=n)),
+            when=simulated(lambda n: expected(n, factor=n)),
         ),
         Mistake(
             "A rank took its average before the last one had come: neither read nor change x until "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: n, size, compute, alpha, beta: by turns the network and the backward pass are the bottleneck.
@@ -40,7 +40,7 @@ def expected() -> list[float]:
 
 
 def _gives(formula: Overhead) -> Predicate:
-    return would_give(lambda n: [formula(*case) for case in CASES])
+    return simulated(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, near, rank_would_give
+from ...mistakes import Predicate, every_rank, near, rank_simulated
 
 COLUMNS = 3
 CALLS = range(2)
@@ -50,9 +50,9 @@ def expected(n: int) -> list[list[torch.Tensor]]:
     return [[_statistics(_together(call, n)) for call in CALLS]] * n
 
 
-def _first(play: Callable[[int, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of an answer that gives ``play(rank, n)`` for the whole numbers."""
-    return rank_would_give(play, lambda own: own[0])
+def _first(simulate: Callable[[int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of an answer that gives ``simulate(rank, n)`` for the whole numbers."""
+    return rank_simulated(simulate, lambda own: own[0])
 
 
 def _mean_of_statistics(rank: int, n: int) -> torch.Tensor:
@@ -121,7 +121,7 @@ EXERCISE = Exercise(
         Mistake(
             "The mean is that of the ranks' means, whatever their numbers of rows. A rank with "
             "more rows must count more: its share is its rows, divided by all.",
-            when=rank_would_give(
+            when=rank_simulated(
                 lambda rank, n: _mean_of_statistics(rank, n)[0], lambda own: own[0][0]
             ),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...exercise import Exercise, Goal, Mistake
-from ...mistakes import rank_would_give, some_rank
+from ...mistakes import rank_simulated, some_rank
 from .sharded import (
     CASES,
     NUMBER,
@@ -78,7 +78,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "state_bytes() counts numbers, not bytes: t.nbytes has the bytes of a tensor.",
-            when=rank_would_give(lambda r, n: (1 - NUMBER) * CASES[0].share(n), lambda own: own[2]),
+            when=rank_simulated(lambda r, n: (1 - NUMBER) * CASES[0].share(n), lambda own: own[2]),
         ),
         Mistake(
             "state_bytes() is not what the optimizer's state takes. Add up all tensors of all "

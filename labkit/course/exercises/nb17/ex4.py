@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, near, rank_would_give, some_rank
+from ...mistakes import Predicate, every_rank, near, rank_simulated, some_rank
 from ...trial_tools import noted
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
@@ -93,7 +93,7 @@ def expected(n: int) -> list[Any]:
 
 def _gives(gradient: Callable[[int, int], torch.Tensor]) -> Predicate:
     """Return the predicate of an answer after which a rank's is ``gradient(rank, n)``."""
-    return rank_would_give(gradient, lambda own: own[0])
+    return rank_simulated(gradient, lambda own: own[0])
 
 
 EXERCISE = Exercise(

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...exercise import Here
-from ...mistakes import Predicate, rank_would_give
+from ...mistakes import Predicate, rank_simulated
 
 #: The bytes of a number, and of Adam's count of steps.
 NUMBER = 4
@@ -149,9 +149,10 @@ def expected(n: int) -> list[list[Any]]:
     return [items] * n
 
 
-def after_sgd(play: Callable[[Case, int, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of an answer after which SGD's weights are ``play(case, rank, n)``."""
-    return rank_would_give(lambda rank, n: play(CASES[0], rank, n), lambda own: own[0])
+def after_sgd(simulate: Callable[[Case, int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of an answer after which SGD's weights are
+    ``simulate(case, rank, n)``."""
+    return rank_simulated(lambda rank, n: simulate(CASES[0], rank, n), lambda own: own[0])
 
 
 def from_own_pieces(case: Case, rank: int, n: int) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _gives(numbers: Numbers = _elements, bytes_: Callable[[Case], float] = per_n
     """Return the predicate of an answer that multiplies these two, rounded down or not."""
 
     def rounded(by: Callable[[float], float]) -> Predicate:
-        return would_give(
+        return simulated(
             lambda n: [
                 [by(round(_held(case, rank, n, numbers) * bytes_(case), 6)) for case in CASES]
                 for rank in range(n)

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_would_give, would_give
+from ...mistakes import Predicate, rank_simulated, simulated
 from ...slips import Formula
 
 
@@ -93,7 +93,7 @@ def expected(n: int) -> list[list[float]]:
 
 def _gives(of: Callable[[list[float]], float] = max, **change: Any) -> Predicate:
     """Return the predicate of what an answer makes of the ranks' steps, which it may change."""
-    return would_give(lambda n: [_steps(n, of, **change)] * n)
+    return simulated(lambda n: [_steps(n, of, **change)] * n)
 
 
 def _one_alpha(case: Case, fixed: float, backward: float) -> float:
@@ -130,7 +130,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each of your ranks predicts its own step. All wait for the slowest one in the "
             "all-reduce: the largest of their predictions counts, on every rank.",
-            when=rank_would_give(lambda rank, n: [_step(case, rank, n) for case in CASES]),
+            when=rank_simulated(lambda rank, n: [_step(case, rank, n) for case in CASES]),
         ),
         Mistake(
             "You add the ranks' predictions up or average them. They compute at the same time, and "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, would_give
+from ...mistakes import Predicate, simulated
 from ...slips import Formula
 
 #: FLOP/s, bytes per second, ranks, bytes per gradient. The second one ends on a whole number.
@@ -36,10 +36,10 @@ def expected() -> list[int]:
 
 
 def _gives(formula: Rows, rounded: Callable[[float], float]) -> Predicate:
-    return would_give(lambda n: [rounded(formula(*case)) for case in CASES])
+    return simulated(lambda n: [rounded(formula(*case)) for case in CASES])
 
 
-def _plays(formula: Rows) -> Predicate:
+def _simulated(formula: Rows) -> Predicate:
     """Return the predicate of another formula than the right one, rounded up or not."""
     return _gives(formula, float) | _gives(formula, math.ceil)
 
@@ -70,41 +70,41 @@ EXERCISE = Exercise(
         Mistake(
             "You hide the all-reduce behind the whole step, 6 FLOPs per parameter and row. There "
             "is a gradient to send only during backward: 4 of them.",
-            when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 4 / 6),
+            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) * 4 / 6),
         ),
         Mistake(
             "You hide it behind 2 FLOPs per parameter and row, which is a forward pass. Backward "
             "has 4: one product for the weights' gradient and one for the inputs'.",
-            when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 2),
+            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) * 2),
         ),
         Mistake(
             "You send each gradient once. A ring's all-reduce is a reduce-scatter and an "
             "all-gather: 2 (n − 1) / n times its bytes.",
-            when=_plays(lambda c, w, n, g: g * c / (4 * w)),
+            when=_simulated(lambda c, w, n, g: g * c / (4 * w)),
         ),
         Mistake(
             "That is half of it. An all-reduce is a reduce-scatter and an all-gather, and there "
             "are 4 FLOPs per parameter and row in backward.",
-            when=_plays(lambda c, w, n, g: rows(c, w, n, g) / 2),
+            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) / 2),
         ),
         Mistake(
             "You send 2 × the gradient's bytes, which is the limit for many ranks. With n ranks it "
             "is 2 (n − 1) / n ×.",
-            when=_plays(lambda c, w, n, g: 2 * g * c / (4 * w)),
+            when=_simulated(lambda c, w, n, g: 2 * g * c / (4 * w)),
         ),
         Mistake(
             "You take a gradient for 4 bytes. It has gradient_bytes: 2 in bfloat16.",
-            when=_plays(lambda c, w, n, g: rows(c, w, n, 4)),
+            when=_simulated(lambda c, w, n, g: rows(c, w, n, 4)),
         ),
         Mistake(
             "flops / bandwidth is the rule for many ranks and two bytes per gradient. In general "
             "the bytes are 2 (n − 1) / n · gradient_bytes, and the FLOPs 4.",
-            when=_plays(lambda c, w, n, g: c / w),
+            when=_simulated(lambda c, w, n, g: c / w),
         ),
         Mistake(
             "A rank of the ring sends 2 (n − 1) messages, but each is a chunk, an n-th of the "
             "gradients.",
-            when=_plays(lambda c, w, n, g: n * rows(c, w, n, g)),
+            when=_simulated(lambda c, w, n, g: n * rows(c, w, n, g)),
         ),
     ),
     hints=(

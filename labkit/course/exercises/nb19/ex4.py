@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_would_give
+from ...mistakes import Predicate, rank_simulated
 from ...slips import Formula
 
 
@@ -59,9 +59,9 @@ def _sum(case: Case, n: int) -> float:
     return sum(case.own(rank, n) for rank in range(n))
 
 
-def _gives(play: Callable[[Case, int, int], float]) -> Predicate:
-    """Return the predicate of an answer that gives ``play(case, rank, n)``."""
-    return rank_would_give(lambda rank, n: [play(case, rank, n) for case in CASES])
+def _gives(simulate: Callable[[Case, int, int], float]) -> Predicate:
+    """Return the predicate of an answer that gives ``simulate(case, rank, n)``."""
+    return rank_simulated(lambda rank, n: [simulate(case, rank, n) for case in CASES])
 
 
 EXERCISE = Exercise(

@@ -1,9 +1,9 @@
-"""Play Slurm's commands inside a job that this machine plays, each as a small program.
+"""Stand for Slurm's commands inside a job that this machine simulates, each as a small program.
 
-``python stand_in.py NAME …`` is ``srun``, ``scancel``, ``scontrol`` or ``hostname`` of a job; or
+``python fake_slurm.py NAME …`` is ``srun``, ``scancel``, ``scontrol`` or ``hostname`` of a job; or
 ``torchrun`` and ``python``, which then only write down how they were called. The job is described
-by ``job.json`` in the folder that the variable ``LABKIT_STAND_IN`` names. Only Python's own modules
-are imported, so that each of them is there at once.
+by ``job.json`` in the folder that the variable ``LABKIT_FAKE_SLURM`` names. Only Python's own
+modules are imported, so that each of them is there at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-FOLDER = "LABKIT_STAND_IN"
+FOLDER = "LABKIT_FAKE_SLURM"
 #: The cores of a task, in the environment of what srun starts.
-CORES = "LABKIT_STAND_IN_CORES"
+CORES = "LABKIT_FAKE_SLURM_CORES"
 #: Seconds that a command is held at most: a job that nobody wants any more ends by itself. Others
 #: take a moment, so that a script which does not wait for them has ended before.
 HELD_SECONDS, MOMENT = 20.0, 0.2
@@ -171,7 +171,7 @@ def scancel(words: Sequence[str], folder: Path) -> int:
     name = options.get("s", "").upper().removeprefix("SIG")
     numbers = {key: one for one in signal.Signals for key in (one.name[3:], str(one.value))}
     if name not in numbers:
-        print(f"scancel: the stand-in has no signal {name!r}; --signal=TERM", file=sys.stderr)
+        print(f"scancel: the fake Slurm has no signal {name!r}; --signal=TERM", file=sys.stderr)
         return 1
     processes = [] if "b" in options else [int(path.stem) for path in folder.glob("*.task")]
     if {"f", "b"} & options.keys():
@@ -195,7 +195,7 @@ def scontrol(words: Sequence[str], folder: Path) -> int:
         case ["requeue", *_]:
             print("scontrol: Invalid job id specified", file=sys.stderr)
             return 1
-    print(f"scontrol: the stand-in has no {' '.join(words)!r}", file=sys.stderr)
+    print(f"scontrol: the fake Slurm has no {' '.join(words)!r}", file=sys.stderr)
     return 1
 
 
@@ -223,14 +223,14 @@ def main(name: str, words: Sequence[str]) -> int:
     if name == "hostname":
         print(os.environ["SLURMD_NODENAME"])
         return 0
-    plays = {"srun": srun, "scancel": scancel, "scontrol": scontrol, "torchrun": torchrun}
+    commands = {"srun": srun, "scancel": scancel, "scontrol": scontrol, "torchrun": torchrun}
     if name in ("python", "python3"):
         return python(words, folder)
-    if name not in plays:  # a Slurm that is really here must not hear of this job
-        print(f"{name}: the stand-in for Slurm has no such command", file=sys.stderr)
+    if name not in commands:  # a Slurm that is really here must not hear of this job
+        print(f"{name}: the fake Slurm has no such command", file=sys.stderr)
         return 1
     try:
-        return plays[name](words, folder)
+        return commands[name](words, folder)
     except getopt.GetoptError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
