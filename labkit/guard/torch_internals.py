@@ -33,7 +33,9 @@ TCP = ("uv",)
 NAMES = (
     "ProcessGroupGloo.create_default_device",
     "ProcessGroupGloo.create_device",
-    "ProcessGroupGloo._Options",
+    "ProcessGroupGloo._Options._devices",
+    "ProcessGroupGloo._Options._threads",
+    "ProcessGroupGloo._Options._timeout",
     f"api.{START}",
     f"options.{OPTIONS}",
 )

@@ -38,6 +38,8 @@ COUNTED = (
 #: Names of other kinds than attributes: the methods of ``ProcessGroup`` that these functions end
 #: in; a file or folder of torch.
 METHODS, FILE = "ProcessGroup's methods", "torch/{}"
+#: NCCL's own flight recorder, which only a torch that is built with NCCL has.
+NCCL = "_distributed_c10d._dump_nccl_trace"
 
 FEATURES = {
     "deadlocks": Feature(
@@ -47,6 +49,7 @@ FEATURES = {
     "collectives": Feature(
         ("_distributed_c10d._dump_fr_trace",), "deadlocks in collectives are not named"
     ),
+    "collectives of NCCL": Feature((NCCL,), "deadlocks in NCCL's collectives are not named"),
     "firsts": Feature(
         ("ProcessGroup._get_sequence_number_for_group",),
         "deadlocks with a rank that has made no collective are not named",
@@ -150,6 +153,7 @@ SINCE = {
 DEADLOCKS = (
     "deadlocks",
     "collectives",
+    "collectives of NCCL",
     "firsts",
     "messages",
     "barriers",
@@ -227,6 +231,8 @@ def is_there(name: str) -> bool:
         return is_defined(attribute, "torch", file) if attribute else is_file
     if name == METHODS:
         return all(map(has_method, COUNTED))
+    if name == NCCL and not torch.distributed.is_nccl_available():
+        return True
     owner, attribute = name.split(".", 1)
     return find(f"{_OWNERS[owner]}.{attribute}") is not None or _is_set(owner, attribute)
 
