@@ -11,7 +11,7 @@ import cloudpickle
 
 from ..base import interrupts
 from ..base.rank_names import label
-from ..deadlock import cause
+from ..deadlock import group_causes
 from ..deadlock.needs import Situation
 from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
@@ -180,7 +180,9 @@ def _crossed(
         for rank, s in sorted(situation.samples.items())
         for key in sorted(set(s.groups) - before.get(rank, set()))
     )
-    return next((text for rank, key in new if (text := cause.crossed(situation, rank, key))), "")
+    return next(
+        (text for rank, key in new if (text := group_causes.crossed(situation, rank, key))), ""
+    )
 
 
 def _end_trial(group: GroupManager, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..base.rank_names import fold, label
 from ..wire.samples import TYPES, Entry, GroupKey, Wait
 from ..wire.state import describe_exit
-from .cause import Case, likely_cause
+from .case import Case
+from .cause import likely_cause
 from .exit_reason import ENDED, ExitReason
 
 

@@ -10,7 +10,8 @@ from typing import Literal
 
 from ..base import rank_names
 from ..base.rank_names import label
-from ..deadlock.cause import Case, likely_cause
+from ..deadlock.case import Case
+from ..deadlock.cause import likely_cause
 from ..deadlock.message import (
     headline,
     message_lines,

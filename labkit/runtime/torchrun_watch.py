@@ -17,7 +17,8 @@ import psutil
 from ..base import times
 from ..base.clock import SYSTEM
 from ..deadlock import message
-from ..deadlock.cause import Case, likely_cause
+from ..deadlock.case import Case
+from ..deadlock.cause import likely_cause
 from ..deadlock.samples import renumber
 from ..errors import Deadlock, Interrupted, SuspectedDeadlock, red
 from ..wire.encoding import decode, encode

@@ -19,7 +19,7 @@ from typing import Any
 from ..base import times
 from ..base.clock import SYSTEM, Clock
 from ..deadlock import message
-from ..deadlock.cause import Case
+from ..deadlock.case import Case
 from ..deadlock.confirmation import Confirmation
 from ..deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from ..deadlock.needs import Situation

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from labkit.deadlock.cause import Case
+from labkit.deadlock.case import Case
 from labkit.deadlock.exit_reason import ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import Verdict

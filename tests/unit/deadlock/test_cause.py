@@ -6,13 +6,9 @@ import dataclasses
 
 import pytest
 
-from labkit.deadlock.cause import (
-    BACKWARDS,
-    DDP_EVALUATION,
-    EXPLANATIONS,
-    Case,
-    likely_cause,
-)
+from labkit.deadlock.case import Case
+from labkit.deadlock.cause import EXPLANATIONS, likely_cause
+from labkit.deadlock.collective_causes import BACKWARDS, DDP_EVALUATION
 from labkit.deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import judge

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from labkit.deadlock import message as story
-from labkit.deadlock.cause import Case
+from labkit.deadlock.case import Case
 from labkit.deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import judge

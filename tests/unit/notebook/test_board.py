@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from labkit.base import times
-from labkit.deadlock.cause import Case
+from labkit.deadlock.case import Case
 from labkit.deadlock.exit_reason import ENDED
 from labkit.deadlock.needs import Situation
 from labkit.notebook import board

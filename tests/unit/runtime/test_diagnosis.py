@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit import errors
-from labkit.deadlock.cause import Case
+from labkit.deadlock.case import Case
 from labkit.deadlock.exit_reason import ENDED
 from labkit.deadlock.needs import Situation
 from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
