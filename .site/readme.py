@@ -1,6 +1,6 @@
 """Let the site's own pages quote the README: its words are written once.
 
-A line ``%README% In your own notebook`` becomes that section of the README with its heading; the
+A line ``%README% Start`` becomes that section of the README with its heading; the
 line ``%README%`` alone, what stands above its first section, without the title.
 """
 

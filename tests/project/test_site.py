@@ -152,9 +152,9 @@ def test_a_notebook_links_words_of_the_glossary_once(site: Path, path: Path) -> 
     assert sorted(linked) == sorted(set(linked))
 
 
-def test_the_contents_are_those_of_the_readme_in_its_order(site: Path) -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    rows = re.findall(r"^\| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", readme, re.MULTILINE)
+def test_the_contents_are_those_of_the_course_in_its_order(site: Path) -> None:
+    course = (ROOT / "notebooks/README.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(.+?)\]\((.+?)\.ipynb\)", course, re.MULTILINE)
     assert sorted(stem for _, stem in rows) == [path.stem for path in NOTEBOOKS]
     contents = re.search(r'<nav class="bd-links.*?</nav>', read(site / "index.html").text, re.S)
     assert contents

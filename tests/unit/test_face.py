@@ -108,8 +108,10 @@ def test_the_notebooks_side_loads_no_torch() -> None:
     assert "torch" not in loaded_after(f"import {statement}")
 
 
-def test_readme_uses_public_names_only() -> None:
-    text = (Path(labkit.__file__).parents[1] / "README.md").read_text().replace("labkit.log", "")
+def test_the_documents_use_public_names_only() -> None:
+    root = Path(labkit.__file__).parents[1]
+    text = "".join((root / name).read_text() for name in ("README.md", "docs/USING.md"))
+    text = text.replace("labkit.log", "")
     used = set(re.findall(r"(?<!-m )\blabkit\.([a-z]\w*)", text))  # python -m runs any module
     assert {"start", "check", "hint", "solution", "figures", "hosts"} <= used
     assert used <= set(labkit.__all__)
