@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from . import figures, hosts
     from .course import datasets
     from .course.check import check, hint, solution
+    from .course.verdict import Verdict
     from .notebook.lab import Lab
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __all__ = [
     "StartError",
     "SuspectedDeadlock",
     "UsageError",
+    "Verdict",
     "check",
     "datasets",
     "figures",
@@ -165,6 +167,7 @@ _offer_magics()
 #: Name -> its module, and the name in there ("": the module itself).
 _LAZY = {
     "Lab": (".notebook.lab", "Lab"),
+    "Verdict": (".course.verdict", "Verdict"),
     "check": (".course.check", "check"),
     "datasets": (".course.datasets", ""),
     "figures": (".figures", ""),

@@ -49,15 +49,24 @@ def find(name: object) -> Exercise:
     """Return the exercise with an id such as ``"03-2"``; UsageError says which there are."""
     if not isinstance(name, str):
         raise UsageError(f'An exercise is named by its id, as in "00-1", not {name!r}.')
-    number = name.partition("-")[0]
-    known = numbers()
-    if number not in known:
-        notebooks = ", ".join(known) or "none"
-        raise UsageError(f"There is no exercise {name!r}; notebooks with exercises: {notebooks}.")
-    own = ids(number)
+    own = ids(check_number(name.partition("-")[0], f"exercise {name!r}"))
     if name not in own:
-        raise UsageError(f"There is no exercise {name!r}; notebook {number} has {', '.join(own)}.")
+        number, others = name.partition("-")[0], ", ".join(own)
+        raise UsageError(f"There is no exercise {name!r}; notebook {number} has {others}.")
     return _load(name)
+
+
+def check_number(number: object, wanted: str = "") -> str:
+    """Return the number of a notebook that has exercises; UsageError says which have.
+
+    ``wanted`` is what the error says is missing, if it is not the notebook.
+    """
+    known = numbers()
+    if isinstance(number, str) and number in known:
+        return number
+    missing = wanted or f"notebook {number!r} with exercises"
+    notebooks = ", ".join(known) or "none"
+    raise UsageError(f"There is no {missing}; notebooks with exercises: {notebooks}.")
 
 
 def _load(name: str) -> Exercise:

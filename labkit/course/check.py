@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 import textwrap
 from collections import Counter
 
 from ..base.rank_names import label
-from ..errors import WIDTH, UsageError
+from ..errors import WIDTH, LabError, UsageError
+from ..notebook import shell
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
-from .judge import Verdict, judge
-from .report import report
+from .judge import judge
+from .report import BAD, GOOD, report
 from .result import Result
 from .sentences import advice
+from .verdict import Verdict, Verdicts, printed
 
 _last: str | None = None  #: the exercise that was checked last
 _given: Counter[str] = Counter()  #: hints of each exercise
@@ -41,13 +42,19 @@ def examine(exercise: Exercise) -> tuple[Result, Verdict]:
     return result, judge(result)
 
 
-def check(name: str) -> None:
+class Check:
     """Try your answer to an exercise and print it beside what is expected.
 
     Parameters
     ----------
     name
         The exercise's id, such as ``"03-2"``.
+
+    Returns
+    -------
+    Verdict
+        What came of it, true if the answer has passed. As the last line of a cell it shows nothing
+        more.
 
     Raises
     ------
@@ -62,7 +69,7 @@ def check(name: str) -> None:
 
     >>> import torch.distributed as dist
     >>> lab["neighbour"] = lambda: (dist.get_rank() + 1) % dist.get_world_size()
-    >>> labkit.check("00-1")
+    >>> verdict = labkit.check("00-1")
     00-1  Name your neighbour
             yours  expected
     rank 0  1      1         ✓
@@ -70,20 +77,106 @@ def check(name: str) -> None:
     rank 2  3      3         ✓
     rank 3  0      0         ✓
     00-1 passed.
+    >>> verdict.passed
+    True
+
+    ``labkit.check.all()`` checks all exercises of a notebook.
     """
+
+    def __call__(self, name: str) -> Verdict:
+        """Try the answer to an exercise; ``labkit.check`` says the rest."""
+        result, verdict = _check(catalogue.find(name))
+        return printed(verdict, report(result, verdict))
+
+    def all(self, notebook: str | None = None) -> Verdicts:
+        """Try your answers to all exercises of a notebook; print a line for each, and how many
+        have passed.
+
+        Parameters
+        ----------
+        notebook
+            Its number, such as ``"03"``. None: this one, where the front end says which it is
+            (JupyterLab and VS Code do); else those with an exercise that you have checked.
+
+        Returns
+        -------
+        dict of str to Verdict
+            By id. What cannot be tried, because its cell has not run or no lab is running, has not
+            passed, and its ``sentence`` says why.
+
+        Raises
+        ------
+        UsageError
+            If it is not known which exercises are meant.
+
+        Examples
+        --------
+        >>> lab["neighbour"] = lambda: 0
+        >>> verdicts = labkit.check.all("00")
+        ✗ 00-1  Name your neighbour  not yet
+        ...
+        0 of 4 passed; labkit.check("00-1") says more.
+        >>> [name for name, verdict in verdicts.items() if verdict]
+        []
+        """
+        global _last
+        exercises = [catalogue.find(name) for name in _ids(notebook)]
+        verdicts = Verdicts()
+        for exercise in exercises:
+            try:
+                _, verdict = _check(exercise)
+                mark, more = (GOOD, "") if verdict else (BAD, "  not yet")
+            except LabError as error:
+                verdict = Verdict(exercise.id, type(error).__name__, str(error))
+                mark, more = " ", "  not tried"
+            verdicts[exercise.id] = verdict
+            verdicts.print(f"{mark} {exercise.id}  {exercise.title}{more}")
+        is_open = [name for name, verdict in verdicts.items() if not verdict]
+        more = "."
+        if is_open:
+            _last = is_open[0]
+            more = f'; labkit.check("{_last}") says more.'
+        verdicts.print(f"{len(verdicts) - len(is_open)} of {len(verdicts)} passed{more}")
+        return verdicts
+
+    def __repr__(self) -> str:
+        return "labkit.check"
+
+
+check = Check()
+
+
+def _check(exercise: Exercise) -> tuple[Result, Verdict]:
+    """Try an answer, and remember what hints need of it."""
     global _last
-    exercise = catalogue.find(name)
     _last = exercise.id
     result, verdict = examine(exercise)
     _said[exercise.id], _own[exercise.id] = verdict.sentence, _first_hint(result, verdict)
-    sys.stdout.write(report(result, verdict))
-    sys.stdout.flush()
+    return result, verdict
+
+
+def _ids(notebook: str | None) -> list[str]:
+    """List the exercises of a notebook by its number, or of this one if it is None."""
+    if notebook is not None:
+        return catalogue.ids(catalogue.check_number(notebook))
+    file = shell.file_of_notebook()
+    if file is not None and (found := edition.exercises_in(file.read_bytes())):
+        return found
+    checked = {name.partition("-")[0] for name in _said}
+    if found := [name for n in catalogue.numbers() if n in checked for name in catalogue.ids(n)]:
+        return found
+    raise UsageError(
+        "It is not known which notebook this is: give its number, as in "
+        'labkit.check.all("00"), or check one of its exercises first.'
+    )
 
 
 def _first_hint(result: Result, verdict: Verdict) -> str:
     """Return the hint for what a check has found, "" if it needs none of its own."""
-    if verdict.mistake is not None:
-        return verdict.mistake.hint
+    mistakes = result.exercise.mistakes
+    known = next((m for m in mistakes if m.sentence == verdict.mistake), None)
+    if known is not None:
+        return known.hint
     cause = result.cause
     return advice(cause) if cause is not None and verdict.name == cause.name else ""
 

@@ -3,61 +3,49 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from . import sentences
-from .exercise import CONSEQUENCES, Failed, Mistake
+from .exercise import CONSEQUENCES, Exercise, Failed, Mistake
 from .heuristics import heuristic
 from .result import Result
-
-
-@dataclass
-class Verdict:
-    """What came of a check.
-
-    ``name`` says it in short: "passed", the sentence of a mistake, "forbidden: all_reduce",
-    "goal: bytes sent", the name of an error, "nothing" or "different".
-    """
-
-    name: str
-    sentence: str = ""
-    #: which of the exercise's it is, if it is one of those
-    mistake: Mistake | None = None
-
-    @property
-    def passed(self) -> bool:
-        return self.name == "passed"
+from .verdict import Verdict
 
 
 def judge(result: Result) -> Verdict:
     """Decide: no answer at all first, then forbidden calls, wrong results, and missed goals."""
     exercise = result.exercise
     if result.found == "unwritten":
-        return Verdict("nothing", sentences.unwritten(exercise))
+        return Verdict(exercise.id, "nothing", sentences.unwritten(exercise))
     if result.found == "no function":
-        return Verdict("no function", sentences.no_function(exercise))
+        return Verdict(exercise.id, "no function", sentences.no_function(exercise))
     if result.forbidden:
         name = result.forbidden[0]
-        return Verdict(f"forbidden: {name}", sentences.forbidden(name))
+        return Verdict(exercise.id, f"forbidden: {name}", sentences.forbidden(name))
     if result.wrong or result.crossed:  # right by chance is wrong, too
-        return _named(result) or _crossed(result) or _unnamed(result)
+        for verdict in (_named(result), _crossed(result)):
+            if verdict is not None:  # whether it has passed is what its truth says
+                return verdict
+        return _unnamed(result)
     for cost in result.costs:
         if cost.missed:
             measure = cost.goal.measure
-            known = next((_is(m) for m in exercise.mistakes if m.missed == measure), None)
-            return known or Verdict(f"goal: {measure}", sentences.missed(cost))
+            known = next((m for m in exercise.mistakes if m.missed == measure), None)
+            if known is not None:
+                return _is(known, exercise)
+            return Verdict(exercise.id, f"goal: {measure}", sentences.missed(cost))
     if result.found == "one size":
-        return Verdict("one size", sentences.one_size(result.world_size))
-    return Verdict("passed")
+        return Verdict(exercise.id, "one size", sentences.one_size(result.world_size))
+    return Verdict(exercise.id, "passed")
 
 
-def _is(mistake: Mistake) -> Verdict:
-    return Verdict(mistake.sentence, mistake.sentence, mistake)
+def _is(mistake: Mistake, exercise: Exercise) -> Verdict:
+    return Verdict(exercise.id, mistake.sentence, mistake.sentence, mistake.sentence)
 
 
 def _named(result: Result) -> Verdict | None:
     """Return the misconception that came to light, if it is a known one."""
-    return next((_is(m) for m in result.exercise.mistakes if _shows(m, result)), None)
+    exercise = result.exercise
+    return next((_is(m, exercise) for m in exercise.mistakes if _shows(m, result)), None)
 
 
 def _shows(mistake: Mistake, result: Result) -> bool:
@@ -88,20 +76,23 @@ def _crossed(result: Result) -> Verdict | None:
     """Name groups of one name with different members: numbers went to other ranks than meant."""
     if not result.crossed or result.cause is not None:
         return None
-    return Verdict("crossed groups", result.crossed)
+    return Verdict(result.exercise.id, "crossed groups", result.crossed)
 
 
 def _unnamed(result: Result) -> Verdict:
     """Describe a wrong result that no mistake of the exercise does."""
+    exercise = result.exercise
     failed = {r: v for r, v in enumerate(result.yours) if isinstance(v, Failed)}
     if failed:
         cause = result.cause or max(failed.values(), key=lambda v: CONSEQUENCES.index(v.name))
         ranks = [r for r, failure in failed.items() if failure.name == cause.name]
         where, others = result.on(ranks), [r for r in failed if r not in ranks]
-        return Verdict(cause.name, sentences.failed(result.exercise, cause, where, others))
+        sentence = sentences.failed(exercise, cause, where, others)
+        return Verdict(exercise.id, cause.name, sentence)
     if result.gave_nothing:
-        return Verdict("nothing", f"It returns None{result.on(result.wrong)}: is a return missing?")
-    return Verdict("different", _how_different(result))
+        sentence = f"It returns None{result.on(result.wrong)}: is a return missing?"
+        return Verdict(exercise.id, "nothing", sentence)
+    return Verdict(exercise.id, "different", _how_different(result))
 
 
 def _how_different(result: Result) -> str:

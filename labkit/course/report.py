@@ -16,8 +16,8 @@ from ..errors import WIDTH
 from ..notebook.show import plain
 from .compare import Comparison
 from .exercise import Failed
-from .judge import Verdict
 from .result import Result
+from .verdict import Verdict
 
 #: Characters of a value; of a longer one the part is shown where it differs.
 LONGEST = 160

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CellSyntaxError, LabStopped
@@ -31,6 +33,15 @@ def of_notebook() -> InteractiveShell | None:
     """Return the shell if this is the kernel of a notebook, which shows HTML; else None."""
     shell = current()
     return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def file_of_notebook() -> Path | None:
+    """Return the file of this notebook where the front end says which it is: JupyterLab in a
+    variable of the kernel's environment, VS Code in one of its names. Else None."""
+    shell = current()
+    said = shell.user_ns.get("__vsc_ipynb_file__") if shell is not None else None
+    file = Path(str(said or os.environ.get("JPY_SESSION_NAME", "")))
+    return file if file.suffix == ".ipynb" and file.is_file() else None
 
 
 def can_ask(notebook: InteractiveShell) -> bool | None:

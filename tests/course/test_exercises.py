@@ -378,12 +378,12 @@ def test_a_name_that_no_cell_has_defined(lab4: labkit.Lab) -> None:
         labkit.check("00-1")
 
 
-def test_check_prints_and_returns_nothing(
+def test_check_prints_the_ranks_and_returns_the_verdict(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_cell(lab4, NEIGHBOUR)
     for _ in range(2):
-        assert labkit.check("00-1") is None
+        assert labkit.check("00-1") == Verdict("00-1", "passed")
         assert plain(capsys.readouterr().out).splitlines() == [
             "00-1  Name your neighbour",
             "        yours  expected",

@@ -30,7 +30,8 @@ def public() -> Iterator[tuple[str, Any]]:
             for inside in value.__all__:
                 yield from with_methods(f"{name}.{inside}", getattr(value, inside))
         else:
-            yield from with_methods(name, value)
+            plain = inspect.isclass(value) or inspect.isroutine(value)
+            yield from with_methods(name, value if plain else type(value))  # labkit.check
 
 
 def with_methods(name: str, value: Any) -> Iterator[tuple[str, Any]]:

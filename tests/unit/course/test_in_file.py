@@ -77,7 +77,7 @@ def test_the_first_part_that_differs_ends_it() -> None:
 def test_a_mistake_sees_the_part_that_differs() -> None:
     known = Mistake("It is known.", when=lambda y, e, n: y["steps"] == 2 * e["steps"])
     found = {"first": EXPECTED["first"], "second": {"steps": 10, "weights": 0.0}}
-    assert told(exercise(found, mistakes=[known]))[0].mistake is known
+    assert told(exercise(found, mistakes=[known]))[0].mistake == known.sentence
     found["second"] = {"steps": 6, "weights": 0.0}
     assert told(exercise(found, mistakes=[known]))[0].name == "different"
 
@@ -89,7 +89,7 @@ def test_a_start_that_fails() -> None:
     assert lines[1:4] == ["✓ first", "✗ second", "a note"]
     stuck = Mistake("They wait.", stuck="who waits")
     waits = exercise({}, Failed("Deadlock", "waited in vain"), mistakes=[stuck])
-    assert told(waits)[0].mistake is stuck
+    assert told(waits)[0].mistake == stuck.sentence
 
 
 @pytest.mark.parametrize("text", ["", "...", "# only\n", '"""Mine."""\n'])

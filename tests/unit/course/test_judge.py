@@ -84,11 +84,12 @@ def test_a_mistake_with_several_ways_needs_one() -> None:
     assert not judged([4, 3], mistakes=known).mistake
 
 
-def test_the_verdict_has_the_mistake_and_its_hint() -> None:
-    known = mistake(raises="KeyError", hint="Print the keys.")
+def test_the_verdict_has_the_exercise_and_the_mistake() -> None:
+    known = mistake(raises="KeyError")
     verdict = judged([Failed("KeyError", "a"), 1], mistakes=known)
-    assert verdict.mistake is not None
-    assert verdict.mistake.hint == "Print the keys."
+    assert (verdict.exercise, verdict.mistake) == ("99-1", "It is known.")
+    assert verdict.sentence == verdict.mistake
+    assert judged([2, 1]).mistake is None
 
 
 def test_crossed_groups_are_named_whatever_came_of_them() -> None:
