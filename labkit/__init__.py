@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from . import figures, hosts
     from .course import datasets
     from .course.check import check, hint, solution
+    from .course.progress_table import progress
     from .course.verdict import Verdict
     from .notebook.lab import Lab
 
@@ -57,6 +58,7 @@ __all__ = [
     "figures",
     "hint",
     "hosts",
+    "progress",
     "solution",
     "start",
 ]
@@ -173,6 +175,7 @@ _LAZY = {
     "figures": (".figures", ""),
     "hint": (".course.check", "hint"),
     "hosts": (".hosts", ""),
+    "progress": (".course.progress_table", "progress"),
     "solution": (".course.check", "solution"),
 }
 

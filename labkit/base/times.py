@@ -196,6 +196,10 @@ SUSPECT = 60.0
 SUSPECT_SCRIPT = 20.0
 #: The trial of an answer, unless its exercise says otherwise.
 TRIAL = 20.0
+#: Between two things that a learner does for an exercise, before it counts as a pause.
+PAUSE = 900.0
+#: Another kernel changes the file of the learner's progress, in milliseconds.
+PROGRESS_LOCKED = Bound(1.0)
 
 # -- %%torchrun -----------------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from collections import Counter
 from ..base.rank_names import label
 from ..errors import WIDTH, LabError, UsageError
 from ..notebook import shell
-from . import catalogue, edition
+from . import catalogue, edition, learner
 from .exercise import HINTS, Exercise
 from .judge import judge
+from .progress import Entry, Progress
 from .report import BAD, GOOD, report
 from .result import Result
 from .sentences import advice
@@ -86,7 +87,11 @@ class Check:
     def __call__(self, name: str) -> Verdict:
         """Try the answer to an exercise; ``labkit.check`` says the rest."""
         result, verdict = _check(catalogue.find(name))
-        return printed(verdict, report(result, verdict))
+        verdict = printed(verdict, report(result, verdict))
+        kept = _note(result, verdict)
+        if kept is not None and (said := learner.standing(kept, verdict.exercise)):
+            _print(said)
+        return verdict
 
     def all(self, notebook: str | None = None) -> Verdicts:
         """Try your answers to all exercises of a notebook; print a line for each, and how many
@@ -124,8 +129,9 @@ class Check:
         verdicts = Verdicts()
         for exercise in exercises:
             try:
-                _, verdict = _check(exercise)
+                result, verdict = _check(exercise)
                 mark, more = (GOOD, "") if verdict else (BAD, "  not yet")
+                _note(result, verdict)
             except LabError as error:
                 verdict = Verdict(exercise.id, type(error).__name__, str(error))
                 mark, more = " ", "  not tried"
@@ -153,6 +159,14 @@ def _check(exercise: Exercise) -> tuple[Result, Verdict]:
     result, verdict = examine(exercise)
     _said[exercise.id], _own[exercise.id] = verdict.sentence, _first_hint(result, verdict)
     return result, verdict
+
+
+def _note(result: Result, verdict: Verdict) -> Progress | None:
+    """Note a check of an answer in the learner's progress; a stub is no answer."""
+    if not result.was_tried:
+        return None
+    passed, mistake = verdict.passed, verdict.mistake
+    return learner.note(verdict.exercise, lambda entry, now: entry.check(passed, mistake, now))
 
 
 def _ids(notebook: str | None) -> list[str]:
@@ -200,6 +214,7 @@ def hint(name: str | None = None) -> None:
     exercise = _chosen(name, "hint")
     if own := _own.pop(exercise.id, ""):
         _print(f"Hint for what the check of {exercise.id} found: {own}")
+        learner.note(exercise.id, Entry.hint)
         return
     said = _said.get(exercise.id, "")
     while _given[exercise.id] < HINTS:
@@ -207,6 +222,7 @@ def hint(name: str | None = None) -> None:
         _given[exercise.id] += 1
         if not repeats(text, said):
             _print(f"Hint {_given[exercise.id]} of {HINTS} for {exercise.id}: {text}")
+            learner.note(exercise.id, Entry.hint)
             return
     _print(
         f'There are no more hints for {exercise.id}; labkit.solution("{exercise.id}") shows a '
@@ -255,10 +271,11 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
     """
     exercise = _chosen(name, "solution")
     source = edition.solution(exercise.id)
-    if not define:
+    if define:
+        _print(_define(exercise, source))
+    else:
         print(source)
-        return
-    _print(_define(exercise, source))
+    learner.note(exercise.id, Entry.see_solution)
 
 
 def _chosen(name: str | None, function: str) -> Exercise:

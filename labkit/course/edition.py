@@ -22,6 +22,11 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 FROM = " from "
 #: What a cell begins with that writes a file.
 WRITES_FILE = "%%writefile "
+#: What stands at the end of a learner's last notebook, above a table of all exercises.
+END_OF_COURSE = """## What you have done
+
+The table shows every exercise of the course, and at the end what is still open. You can run \
+`labkit.progress()` in any notebook of your copy."""
 #: The cell that checks an exercise.
 CHECK = re.compile(r"""^labkit\.check\(["'](\d\d-\d+)["']\)""", re.MULTILINE)
 #: The same inside the JSON of a notebook file.
@@ -113,8 +118,12 @@ def delivered(name: str, content: bytes) -> bytes:
         return content
     import nbformat
 
-    nb = nbformat.reads(content.decode(), as_version=4)
-    return (nbformat.writes(learners(nb)) + "\n").encode()
+    nb = learners(nbformat.reads(content.decode(), as_version=4))
+    if name.endswith(f"/{notebooks()[-1].name}"):
+        # Their ids are not drawn: equal content is the same file for the next delivery.
+        nb.cells.append(nbformat.v4.new_markdown_cell(END_OF_COURSE, id="what-you-have-done"))
+        nb.cells.append(nbformat.v4.new_code_cell("labkit.progress()", id="progress"))
+    return (nbformat.writes(nb) + "\n").encode()
 
 
 def exercises_in(content: bytes) -> list[str]:

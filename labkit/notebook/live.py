@@ -51,10 +51,10 @@ def patience() -> float | None:
     """
     if (given := variables.seconds(variables.SUSPECT)) is not None:
         return given
-    return None if _is_watched() else times.SUSPECT
+    return None if is_watched() else times.SUSPECT
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Return whether somebody looks on: a notebook's page or a terminal, and no CI."""
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return False
@@ -65,7 +65,7 @@ def _is_watched() -> bool:
 
 def screen() -> Screen | None:
     """Return what the learner looks at: a notebook's page, a terminal, or None."""
-    if not _is_watched():
+    if not is_watched():
         return None
     if shell.of_notebook() is not None:
         cell = current_output()

@@ -6,11 +6,24 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from ..base import trust
+from ..course import progress
+from ..errors import LabError
 from .environment import encryption
 
 FIRST_PAGE = "notebooks/00_start_here.ipynb"
+
+
+def page(folder: Path) -> str:
+    """Return the notebook in which the learner has checked an exercise last, else the first one."""
+    try:
+        name = progress.read(folder).notebook
+    except LabError:  # a check says what is wrong with the file
+        return FIRST_PAGE
+    is_there = name == Path(name).name and (folder / "notebooks" / name).is_file()
+    return f"notebooks/{name}" if is_there else FIRST_PAGE
 
 
 def warn_of_root() -> str:
@@ -59,7 +72,7 @@ def command(
         "jupyterlab",
         f"--ServerApp.root_dir={root}",
         "--ServerApp.ip=127.0.0.1",
-        f"--LabApp.default_url=/lab/tree/{FIRST_PAGE}",
+        f"--LabApp.default_url=/lab/tree/{quote(page(root))}",
         "--Application.log_level=WARN",  # the address is still shown, forty lines of news are not
         f"--LabApp.workspaces_dir={root / '.jupyter' / 'workspaces'}",
     ]
