@@ -76,8 +76,8 @@ def standing(kept: Progress, exercise: str) -> str:
         return ""
     _greeted.add(number)
     own = catalogue.ids(number)
+    here, course = len(passed.intersection(own)), len(passed.intersection(every))
     return (
-        f"So far {len(passed.intersection(own))} of {len(own)} exercises of notebook {number} have "
-        f"passed, {len(passed.intersection(every))} of {len(every)} of the course; "
-        "labkit.progress() shows them."
+        f"Passed so far: {here} of {len(own)} in notebook {number}, "
+        f"{course} of {len(every)} in the course; see labkit.progress()."
     )

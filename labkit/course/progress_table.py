@@ -11,7 +11,7 @@ from pathlib import Path
 from . import catalogue, learner, material
 from .progress import Entry, Progress, read
 
-PASSED, TRIED, OPEN = "✓", "✗", "·"
+PASSED, TRIED, OPEN = "✓", "✗", "○"
 LEGEND = f"{PASSED} passed   {TRIED} tried, not yet passed   {OPEN} not tried"
 #: JupyterLab's colours, which fit its theme, and others for a page without them.
 COLOURS = {
@@ -88,19 +88,21 @@ class ProgressTable:
         return said
 
     def _html(self) -> str:
-        head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
+        ways = ["left"] * 2 + ["right"] * (len(HEAD) - 2)
+        head = "".join(
+            f'<th scope="col" style="text-align: {way}">{name}</th>'
+            for name, way in zip(HEAD, ways, strict=True)
+        )
         body = "".join(self._html_of(row) for row in self.rows)
         said = "".join(f"<p>{escape(line)}</p>" for line in (LEGEND, *self._sentences()))
+        if self.next is not None:
+            said = said.replace(self.next[0], self._link(self.next[0], self.next[0]))
         return (
             '<table aria-label="Progress in the course">'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{said}"
         )
 
     def _html_of(self, row: Row) -> str:
-        name = escape(row.name)
-        if self._folder is not None and row.notebook:
-            file = self._folder / "notebooks" / row.notebook
-            name = f'<a href="{escape(os.path.relpath(file, learner.place()))}">{name}</a>'
         marks = []
         for exercise, entry in row.exercises.items():
             sign, text = mark(entry), escape(describe(exercise, entry))
@@ -109,10 +111,18 @@ class ProgressTable:
                 f'style="color: {COLOURS[sign]}">{sign}</span>'
             )
         numbers = "".join(f"<td>{number}</td>" for number in row.numbers)
+        name = self._link(row.notebook, row.name)
         return (
             f'<tr><th scope="row" style="text-align: left">{name}</th>'
             f'<td style="text-align: left">{" ".join(marks)}</td>{numbers}</tr>'
         )
+
+    def _link(self, notebook: str, text: str) -> str:
+        """Return a text as a link to a notebook of the learner's copy, if there is one."""
+        if self._folder is None or not notebook:
+            return escape(text)
+        file = self._folder / "notebooks" / notebook
+        return f'<a href="{escape(os.path.relpath(file, learner.place()))}">{escape(text)}</a>'
 
 
 def progress() -> ProgressTable:
@@ -130,7 +140,7 @@ def progress() -> ProgressTable:
     --------
     >>> labkit.progress()
     notebook                        exercises  passed  tries  hints  minutes
-    00_start_here                   · · · ·    0 of 4
+    00_start_here                   ○ ○ ○ ○    0 of 4
     ...
     Begin with exercise 00-1 in 00_start_here.ipynb.
     ...

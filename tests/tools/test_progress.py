@@ -49,7 +49,7 @@ def test_a_learner_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     folder = delivery.new_course(tmp_path / "work").folder
     begin = "import labkit\nlab = labkit.start(2)"
-    told = "So far {} of 4 exercises of notebook 00"
+    told = "Passed so far: {} of 4 in notebook 00"
     _, _, wrong, hint, _, right, again = run(
         folder / "notebooks", begin, WRONG, CHECK, "labkit.hint()", RIGHT, CHECK, "_"
     )
@@ -71,7 +71,7 @@ def test_a_learner_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.M
     NotebookClient(nb, timeout=SECONDS, resources=resources).execute()
     (output,) = nb.cells[-1].outputs
     assert output.output_type == "stream"
-    assert "So far" not in output.text
+    assert "so far" not in output.text
     assert progress.read(folder) == kept
 
     table, _, _, check = run(
@@ -81,7 +81,7 @@ def test_a_learner_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.M
         RIGHT,
         CHECK,
     )
-    assert table.splitlines()[1].split()[:5] == ["00_start_here", *"✓···"]
+    assert table.splitlines()[1].split()[:5] == ["00_start_here", *"✓○○○"]
     assert table.endswith("Go on with exercise 00-2 in 00_start_here.ipynb.")
     assert told.format(1) in check
     assert progress.read(folder).exercises["00-1"].tries == 2

@@ -97,11 +97,10 @@ def test_the_first_check_of_a_notebook_says_how_far_one_is(work: Path) -> None:
     solve(work, "00-1", "03-2")
     kept = progress.read(work)
     assert learner.standing(kept, "00-2") == (
-        "So far 1 of 4 exercises of notebook 00 have passed, 2 of 88 of the course; "
-        "labkit.progress() shows them."
+        "Passed so far: 1 of 4 in notebook 00, 2 of 88 in the course; see labkit.progress()."
     )
     assert learner.standing(kept, "00-3") == ""
-    assert learner.standing(kept, "03-1").startswith("So far 1 of 5 exercises of notebook 03")
+    assert learner.standing(kept, "03-1").startswith("Passed so far: 1 of 5 in notebook 03,")
     assert learner.standing(kept, "my-1") == ""  # a teacher's own
     every = [name for number in catalogue.numbers() for name in catalogue.ids(number)]
     kept.exercises = {name: Entry(passed=True) for name in every}
@@ -119,7 +118,7 @@ def test_a_table_of_what_has_been_done(work: Path) -> None:
     table = labkit.progress()
     lines = repr(table).splitlines()
     assert lines[0].split() == ["notebook", "exercises", "passed", "tries", "hints", "minutes"]
-    assert lines[1].split() == ["00_start_here", *"✓✓✗·", "2", "of", "4", "3", "1", "0"]
+    assert lines[1].split() == ["00_start_here", *"✓✓✗○", "2", "of", "4", "3", "1", "0"]
     assert lines[2].split()[0] == "01_point_to_point"
     assert lines[2].endswith("0 of 6")
     assert any(line.startswith("other exercises") for line in lines)  # a teacher's own
@@ -155,12 +154,12 @@ def test_a_check_notes_what_came_of_it(
     notebook.run_cell("def alpha_beta(*times): ...")
     labkit.check("01-5")  # a stub: not tried, and not noted
     assert not (work / progress.FILE).exists()
-    assert "So far" not in capsys.readouterr().out
+    assert "so far" not in capsys.readouterr().out
     notebook.run_cell("def alpha_beta(*times):\n    return 1 / 0")
     labkit.check("01-5")
     assert " ".join(plain(capsys.readouterr().out).split()).endswith(
-        "labkit.hint() gives a hint. So far 0 of 6 exercises of notebook 01 have passed, 0 of 88 "
-        "of the course; labkit.progress() shows them."
+        "labkit.hint() gives a hint. Passed so far: 0 of 6 in notebook 01, 0 of 88 in the course; "
+        "see labkit.progress()."
     )
     labkit.hint()
     labkit.solution(define=True)
