@@ -198,8 +198,8 @@ SUSPECT_SCRIPT = 20.0
 TRIAL = 20.0
 #: Between two things that a learner does for an exercise, before it counts as a pause.
 PAUSE = 900.0
-#: Another kernel changes the file of the learner's progress, in milliseconds.
-PROGRESS_LOCKED = Bound(1.0)
+#: Other kernels change the file of the learner's progress, in milliseconds each.
+PROGRESS_LOCKED = Bound(5.0)
 
 # -- %%torchrun -----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ noted, so no run of a program counts as somebody's work. Nothing here ever distu
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ..errors import DataError, wrapped
@@ -21,8 +22,9 @@ _greeted: set[str] = set()  #: numbers of the notebooks whose learner knows how 
 def own_copy() -> Path | None:
     """Return the learner's copy of the course that this notebook belongs to; None if to none."""
     start = place()
-    found = (folder for folder in (start, start.parent) if (folder / delivery.RECORD).is_file())
-    return next(found, None)
+    # Not Path.is_file, which raises where a folder is closed to this user.
+    folders = (start, start.parent)
+    return next((f for f in folders if os.path.isfile(f / delivery.RECORD)), None)
 
 
 def place() -> Path:

@@ -41,7 +41,7 @@ def file_of_notebook() -> Path | None:
     shell = current()
     said = shell.user_ns.get("__vsc_ipynb_file__") if shell is not None else None
     file = Path(str(said or os.environ.get("JPY_SESSION_NAME", "")))
-    return file if file.suffix == ".ipynb" and file.is_file() else None
+    return file if file.suffix == ".ipynb" and os.path.isfile(file) else None
 
 
 def can_ask(notebook: InteractiveShell) -> bool | None:
