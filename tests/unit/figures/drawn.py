@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-
 import numpy as np
-import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -15,16 +11,6 @@ from matplotlib.text import Text
 from labkit.figures.style import CARD, MAX_WIDTH
 
 from ..base.test_rank_colours import contrast
-
-
-def draw(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[], object]) -> Figure:
-    """Return the figure that ``call`` gives to ``module.Picture``, drawn."""
-    figures: list[Figure] = []
-    monkeypatch.setattr(module, "Picture", lambda figure, *_: figures.append(figure))
-    call()
-    (figure,) = figures
-    figure.draw_without_rendering()
-    return figure
 
 
 def words(figure: Figure) -> list[Text]:
