@@ -102,35 +102,26 @@ def memory(
             axes.annotate(_number(total), (rank, total), xytext=(0, 3), weight="bold",
                           textcoords="offset points", ha="center", color=INK,
                           fontsize=NOTE_SIZE)  # fmt: skip
-    widest = f"{each} 00"
-    step = 1 if _fits(widest, pitch) or ranks <= 16 else 2
-    words = [f"{each} {rank}" if _fits(widest, pitch) else str(rank) for rank in range(ranks)]
-    if names is not None:
-        step, words = 1, list(names)
-    axes.set_xticks(range(0, ranks, step), words[::step])
+    wide = names is not None or _fits(f"{each} 00", pitch)
+    words = list(names) if names is not None else [f"{each} {rank}" for rank in range(ranks)]
+    step = 1 if wide or ranks <= 16 else 2  # where words fit, all of them do
+    ticks = range(0, ranks, step)
+    axes.set_xticks(ticks, words if wide else [str(rank) for rank in ticks])
     axes.set_xlim(-0.6, ranks - 0.4)
     axes.set_ylim(0, top)
-    together = names is None and not words[0].startswith(each)
-    style_axes(axes, title=title, xlabel=each if together else "",
-               ylabel=f"memory ({name})", grid="y")  # fmt: skip
+    style_axes(axes, title=title, xlabel="" if wide else each, ylabel=f"memory ({name})", grid="y")
     axes.tick_params(axis="x", length=0)
-    for rank, label in zip(range(0, ranks, step), axes.get_xticklabels(), strict=True):
-        colour = INK if names is not None else ink_of(rank_colour(rank))
-        label.set(color=colour, weight="bold")
+    for rank, label in zip(ticks, axes.get_xticklabels(), strict=True):
+        label.set(color=ink_of(rank_colour(rank)) if names is None else INK, weight="bold")
     handles, labels = axes.get_legend_handles_labels()
     # from top to bottom, as in the bars
     style_legend(axes, handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
     start = f"{title}: memory" if title else "Memory"
     of = " and ".join(names) if names is not None else f"{ranks} {each}{'s' * (ranks > 1)}"
-    bars = f"{of} as stacked bars"
-    lines = [f"{start} of {bars}, from below: {', '.join(parts)}."]
-    if exact:
-        for rank in range(ranks):
-            amounts = (
-                f"{part} {format_bytes(s)}" for part, s in zip(parts, sizes[:, rank], strict=True)
-            )
-            bar = names[rank] if names is not None else f"{each} {rank}"
-            lines.append(f"{bar}: {', '.join(amounts)}")
+    lines = [f"{start} of {of} as stacked bars, from below: {', '.join(parts)}."]
+    for word, own in zip(words, sizes.T, strict=True) if exact else ():
+        amounts = (f"{part} {format_bytes(s)}" for part, s in zip(parts, own, strict=True))
+        lines.append(f"{word}: {', '.join(amounts)}")
     note = how_to_read or f"A bar is the memory of one {each}, and its colours say what fills it."
     return Picture(figure, "\n".join(lines), note)
 

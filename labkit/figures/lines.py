@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from .chart import (
     series,
     titled,
 )
-from .costs import fit_alpha_beta
+from .costs import AlphaBeta, fit_alpha_beta
 from .picture import Picture
 from .style import (
     CARD,
@@ -37,6 +38,10 @@ from .style import (
     style_axes,
     style_legend,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 #: One curve, or several by name.
 Curves = Sequence[float] | Mapping[str, Sequence[float]]
@@ -85,15 +90,10 @@ def bandwidth(
     handles, labels, limits = [], [], []
     for name, (n, t), colour, marker in series(curves):
         fit = fit_alpha_beta(n.tolist(), t.tolist())
-        grid = np.geomspace(n[0], n[-1], 200)
-        line = fit.alpha + fit.beta * grid
-        handles.append((
-            *time.plot(n, t, marker=marker, color=colour, **POINTS),
-            *time.plot(grid, line, color=colour, linewidth=1.4),
-        ))  # fmt: skip
-        labels.append(f"{name}: {fit.describe()}" if name else fit.describe())
+        points = time.plot(n, t, marker=marker, color=colour, **POINTS)
         bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
-        bus.plot(grid, factor * grid / line / 1e9, color=colour, linewidth=1.4)
+        handles.append((*points, _draw_fit(time, bus, fit, n, colour, factor)))
+        labels.append(f"{name}: {fit.describe()}" if name else fit.describe())
         if fit.beta > 0:
             limits.append((factor / fit.beta / 1e9, colour))
     drawn = [float(np.max(line.get_ydata())) for line in bus.lines]
@@ -161,24 +161,21 @@ def message_cost(
     out = np.isin(n, list(held_out))
     low, middle, high = np.quantile(t, (0.25, 0.5, 0.75), axis=0)
     fit = fit_alpha_beta(n[~out].tolist(), middle[~out].tolist())
-    grid = np.geomspace(n[0], n[-1], 200)
-    line = fit.alpha + fit.beta * grid
     figure, (time, rate) = chart(8.0, 3.5, x=2, panels=2)
     time.set_yscale("log")
     handles = []
-    for chosen, face in ((~out, SERIES[0]), (out, CARD)):
-        for axes, centre, ends in (
-            (time, middle, (middle - low, high - middle)),
-            (rate, n / middle / 1e9, (n / middle / 1e9 - n / high / 1e9,
-                                      n / low / 1e9 - n / middle / 1e9)),
-        ):  # fmt: skip
+    for axes, ends in (
+        (time, (low, middle, high)),
+        (rate, [n / s / 1e9 for s in (high, middle, low)]),
+    ):
+        for chosen, face in ((~out, SERIES[0]), (out, CARD)):
+            below, centre, above = (end[chosen] for end in ends)
             drawn = axes.errorbar(
-                n[chosen], centre[chosen], [end[chosen] for end in ends], fmt="o", markersize=5,
+                n[chosen], centre, [centre - below, above - centre], fmt="o", markersize=5,
                 color=SERIES[0], markerfacecolor=face, elinewidth=1, zorder=3,
             )  # fmt: skip
             handles += [drawn] if axes is time and chosen.any() else []
-    handles += time.plot(grid, line, color=SERIES[1], linewidth=1.4)
-    rate.plot(grid, grid / line / 1e9, color=SERIES[1], linewidth=1.4)
+    handles.append(_draw_fit(time, rate, fit, n, SERIES[1]))
     labels = ["measured", "held out", fit.describe()]
     for axes in (time, rate):
         bytes_ticks(axes)
@@ -204,6 +201,17 @@ def message_cost(
         "A point is the median of all rounds; its bar holds the middle half of them. Hollow points "
         "were not used for the line.",
     )
+
+
+def _draw_fit(
+    time: Axes, rate: Axes, fit: AlphaBeta, n: np.ndarray, colour: str, factor: float = 1.0
+) -> Line2D:
+    """Draw a fit as seconds, and as GB/s times ``factor``; return the line of the seconds."""
+    grid = np.geomspace(n[0], n[-1], 200)
+    seconds = fit.alpha + fit.beta * grid
+    rate.plot(grid, factor * grid / seconds / 1e9, color=colour, linewidth=1.4)
+    (line,) = time.plot(grid, seconds, color=colour, linewidth=1.4)
+    return line
 
 
 def _table(sizes: Sequence[float], rounds: Rounds) -> tuple[np.ndarray, np.ndarray]:
@@ -337,7 +345,7 @@ def by_ranks(
                       va="center", color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
     style_axes(axes, title=title, xlabel="ranks", ylabel=ylabel)
     number_ticks(axes, sorted(n for n in ticks if n & (n - 1) == 0), "d")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    plain_ticks(axes)
     dots = [
         f"{name} at {', '.join(str(n) for n in sorted(own))}" for name, own in points.items() if own
     ]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.files import reason, write_whole
+from ..errors import DataError, UsageError
 from .style import CARD, CARD_EDGE, DPI, NOTE_SIZE, SHOWN_DPI, SOFT_INK
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ class Picture:
     Parameters
     ----------
     figure
-        What to draw; it is rendered now and left as it was.
+        What to draw; it is rendered now and left as it was, and once more by ``save("x.svg")``.
     text
         The figure in words: alt text, and the text that nbval compares. So put nothing in it that
         varies from run to run.
@@ -63,6 +67,43 @@ class Picture:
     def __init__(self, figure: Figure, text: str, how_to_read: str = "") -> None:
         self.png, self.width = _render(figure, how_to_read)
         self.text = f"{text}\n{how_to_read}" if how_to_read else text
+        self._figure, self._note = figure, how_to_read
+
+    def save(self, path: str | Path) -> None:
+        """Write the image as a file, whole or not at all; its folder is made if there is none.
+
+        Parameters
+        ----------
+        path
+            A name that ends in ``.png`` (the image that the notebook shows) or in ``.svg`` (lines
+            and letters that are sharp at any size, with the text for screen readers). An older
+            file is replaced.
+
+        Raises
+        ------
+        UsageError
+            If it has another ending.
+        DataError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> picture = labkit.figures.scale_history([8.0, 4.0, 4.0])
+        >>> picture.save("scale.svg")  # doctest: +SKIP
+        """
+        ending = Path(path).suffix
+        if ending not in (".png", ".svg"):
+            raise UsageError(f"A figure is saved as .png or .svg, not as {Path(path).name!r}.")
+        write(path, self.png if ending == ".png" else self._svg())
+
+    def _svg(self) -> bytes:
+        """Return the figure as an SVG, the same bytes each time."""
+        from matplotlib import rc_context
+
+        with rc_context({"svg.hashsalt": "labkit"}):
+            image = _page(self._figure, self._note, "svg", {"Date": None, "Creator": None})[0]
+        told = f'<svg role="img" aria-label="{escape(self.text)}" '
+        return image.getvalue().replace(b"<svg ", told.encode(), 1)
 
     def __repr__(self) -> str:
         return self.text
@@ -72,8 +113,32 @@ class Picture:
         return data, {"image/png": {"alt": self.text, "width": self.width}}
 
 
+def write(path: str | Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written; what was there before is there still.
+    """
+    path = Path(path).expanduser()
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {reason(error)}.") from None
+
+
 def _render(figure: Figure, note: str) -> tuple[bytes, int]:
     """Return the figure on its card as a PNG, and the width to show it at in CSS pixels."""
+    # the program's version would change the file with every update of matplotlib
+    image, width = _page(figure, note, "png", {"Software": None})
+    return _small(image), width
+
+
+def _page(
+    figure: Figure, note: str, form: str, metadata: dict[str, None]
+) -> tuple[io.BytesIO, int]:
+    """Draw the figure on its card, and its reading help; return the file, and its width."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.patches import FancyBboxPatch
     from matplotlib.transforms import Affine2D, Bbox
@@ -111,18 +176,17 @@ def _render(figure: Figure, note: str) -> tuple[bytes, int]:
     buffer = io.BytesIO()
     figure.savefig(
         buffer,
-        format="png",
+        format=form,
         dpi=DPI,
         bbox_inches=page,
         pad_inches=0,
         facecolor="none",
-        # the program's version would change the file with every update of matplotlib
-        metadata={"Software": None},
+        metadata=metadata,
     )
     for artist in [patch, *added]:
         artist.remove()
     figure.set_layout_engine(layout)
-    return _small(buffer), round(page.width * SHOWN_DPI)
+    return buffer, round(page.width * SHOWN_DPI)
 
 
 def _small(buffer: io.BytesIO) -> bytes:

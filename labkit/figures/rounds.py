@@ -16,7 +16,9 @@ from .chart import (
     draw_predicted,
     draw_rounds,
     head,
+    log_ticks,
     number_ticks,
+    plain_ticks,
     seconds_ticks,
     series,
     titled,
@@ -82,7 +84,10 @@ def paired_ratios(
         handles += axes.plot([], [], marker, color=colour, label=name)
     axes.axhline(1, color=INK, linewidth=1)
     style_axes(axes, title=title, xlabel=xlabel, ylabel=f"times as fast as {against}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    low, high = axes.get_ylim()
+    if high < 4 * low:  # one power of two may be all that it holds
+        log_ticks(axes)
+    plain_ticks(axes)
     if xlabel == BYTES:
         bytes_ticks(axes)
         over = f"for {len(sizes)} sizes from {byte_range(sizes)}"
@@ -117,8 +122,6 @@ def against_prediction(
     predicted: Mapping[str, Sequence[float] | None],
     *,
     title: str = "",
-    xlabel: str = BYTES,
-    ylabel: str = "time per call (seconds)",
     how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
     """Draw measured times against size, with what was predicted for them.
@@ -129,13 +132,11 @@ def against_prediction(
     Parameters
     ----------
     sizes
-        Bytes of the tensor, or of what ``xlabel`` names.
+        Bytes of the tensor.
     seconds
         By name, for each size, the seconds of each round.
     predicted
         By name, the predicted seconds for each size; None where there is no prediction.
-    xlabel, ylabel
-        What has these bytes, and what takes this time, with their units.
 
     Examples
     --------
@@ -151,7 +152,7 @@ def against_prediction(
         draw_predicted(axes, sizes, predicted.get(name), name, colour)
         if name in seconds:
             draw_rounds(axes, sizes, seconds[name], name, colour, marker=marker, linestyle="")
-    style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
+    style_axes(axes, title=title, xlabel=BYTES, ylabel="time per call (seconds)")
     seconds_ticks(axes)
     bytes_ticks(axes)
     if seconds:

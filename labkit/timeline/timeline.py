@@ -20,7 +20,7 @@ from ..runtime.process_group import GroupManager
 from ..runtime.request import values
 from ..wire import recording, remote_calls
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
-from . import merge, trace
+from . import merge, page, trace
 
 if TYPE_CHECKING:
     from ..figures import Picture
@@ -153,12 +153,15 @@ class Timeline:
     # -- show and save ------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write a trace of all ranks that https://ui.perfetto.dev and chrome://tracing open.
+        """Write the timeline as a file, whole or not at all; its folder is made if there is none.
 
         Parameters
         ----------
         path
-            A name that ends in ``.json`` or ``.json.gz``. An older file is replaced.
+            Its ending says what: ``.html`` is a page to zoom into, for a browser, which needs
+            nothing else; ``.png`` and ``.svg`` are the figure; ``.json`` and ``.json.gz`` are a
+            trace that https://ui.perfetto.dev and chrome://tracing open, with torch's own events.
+            An older file is replaced.
 
         Raises
         ------
@@ -166,8 +169,25 @@ class Timeline:
             If it has another ending.
         DataError
             If it cannot be written.
+
+        Examples
+        --------
+        >>> timeline = lab.timeline("train(model)")  # doctest: +SKIP
+        >>> timeline.save("step.html")  # doctest: +SKIP
         """
-        trace.write(Path(path), self.spans, self._recordings, self._zero)
+        from ..figures.picture import write
+
+        name = Path(path).name
+        if name.endswith((".png", ".svg")):
+            self.picture().save(path)
+        elif name.endswith(".html"):
+            write(path, page.page(self.spans, self._durations(), self.describe()))
+        elif name.endswith((".json", ".json.gz")):
+            zipped = name.endswith(".gz")
+            write(path, trace.trace(self.spans, self._recordings, self._zero, compress=zipped))
+        else:
+            endings = ".html, .png, .svg, .json or .json.gz"
+            raise UsageError(f"A timeline is saved as {endings}, not as {name!r}.")
 
     def picture(self) -> Picture:
         """Draw it."""
@@ -206,7 +226,10 @@ class Timeline:
     def _part(self, title: str) -> Part:
         from .figure import Part
 
-        return Part(title, self.spans, {rank: self.seconds(rank=rank) for rank in self.ranks})
+        return Part(title, self.spans, self._durations())
+
+    def _durations(self) -> dict[int, float]:
+        return {rank: self.seconds(rank=rank) for rank in self.ranks}
 
     def describe(self) -> str:
         """Return what the ranks did, in words and counts that are the same in every run."""

@@ -9,11 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from ..base.files import reason, write_whole
-from ..errors import DataError, UsageError
 from ..wire.recording import COMMUNICATION, WORK, Recording, Span
 from .merge import rows
 
@@ -31,24 +28,13 @@ _COLOURS = {
 _WORK_TRACK, _TALK_TRACK = 1, 100
 
 
-def write(path: Path, spans: Sequence[Span], recordings: Sequence[Recording], zero: int) -> None:
-    """Write the trace of all ranks, whole or not at all.
-
-    Raises
-    ------
-    UsageError
-        If the name does not end in .json or .json.gz.
-    DataError
-        If the file cannot be written.
-    """
-    if not path.name.endswith((".json", ".json.gz")):
-        raise UsageError(f"A trace is saved as .json or .json.gz, not as {path.name!r}.")
+def trace(
+    spans: Sequence[Span], recordings: Sequence[Recording], zero: int, *, compress: bool
+) -> bytes:
+    """Return the content of a file with the trace of all ranks, as JSON."""
     content = {"traceEvents": list(events(spans, recordings, zero)), "displayTimeUnit": "ms"}
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-    try:
-        write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-    except OSError as error:
-        raise DataError(f"Cannot write {path}: {reason(error)}.") from None
+    return gzip.compress(text, mtime=0) if compress else text
 
 
 def events(

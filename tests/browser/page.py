@@ -140,6 +140,14 @@ class NotebookPage:
         """Count the pictures that a cell shows."""
         return self.cell(at).locator(".jp-OutputArea-output img, .jp-OutputArea-output svg").count()
 
+    def alt_texts(self, at: int) -> list[str]:
+        """List the alt texts of the pictures that a cell shows."""
+        return (
+            self.cell(at)
+            .locator(".jp-OutputArea-output img")
+            .evaluate_all("pictures => pictures.map(picture => picture.alt)")
+        )
+
     def broken_pictures(self) -> list[str]:
         """List the addresses of pictures that could not be loaded, those of text cells included."""
         return (

@@ -186,11 +186,13 @@ def test_it_shows_what_the_course_says(notebook: page.NotebookPage) -> None:
 
 @pytest.mark.usefixtures("steps")
 def test_it_has_all_its_pictures(notebook: page.NotebookPage) -> None:
-    """Those that cells draw, and those of the text."""
+    """Those that cells draw, with their alt text, and those of the text."""
     stored = notebook.stored()
     for at in notebook.code_cells():
         drawn = [out for out in stored.cells[at].outputs if "image/png" in out.get("data", {})]
         assert notebook.pictures(at) == len(drawn)
+        told = [out.metadata["image/png"]["alt"] for out in drawn]
+        assert notebook.alt_texts(at) == told
     assert notebook.broken_pictures() == []
 
 

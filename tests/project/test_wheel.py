@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -24,6 +25,8 @@ from tests.support.conda_versions import ROOT
 
 pytestmark = pytest.mark.slow
 FIRST = "00_start_here.ipynb"
+#: Where, below share/, JupyterLab finds the extension that gives figures their alt text.
+EXTENSION = Path("jupyter/labextensions/labkit")
 
 
 @dataclass
@@ -65,12 +68,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     # not read: Python reads those of its site folders only.
     inside = next(venv.glob("lib/python*/site-packages"))
     (inside / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for folder in ("share", "etc"):  # JupyterLab's pages and settings
-        (venv / folder).symlink_to(Path(sys.prefix, folder))
+    (venv / "etc").symlink_to(Path(sys.prefix, "etc"))  # JupyterLab's settings
+    borrow(Path(sys.prefix, "share"), venv / "share", but=EXTENSION)  # its pages and extensions
     uv = [sys.executable, "-m", "uv", "pip", "install", "--offline", "--no-deps"]
     subprocess.run([*uv, "--python", venv / "bin" / "python", wheel], check=True, env={
         **os.environ, "UV_LINK_MODE": "copy"})  # fmt: skip
     return Installed(venv)
+
+
+def borrow(source: Path, target: Path, *, but: Path) -> None:
+    """Make a folder of links to what ``source`` has, but for one path, which the wheel brings."""
+    target.mkdir()
+    for entry in source.iterdir():
+        if len(but.parts) > 1 and entry.name == but.parts[0]:
+            borrow(entry, target / entry.name, but=Path(*but.parts[1:]))
+        elif entry.name != but.name:
+            (target / entry.name).symlink_to(entry)
 
 
 def notebook_of(installed: Installed, folder: Path) -> str:
@@ -81,6 +94,14 @@ def test_labkit_is_the_wheels_and_has_the_course(installed: Installed, tmp_path:
     inside = str(installed.venv)
     assert installed.ask("labkit.__file__", tmp_path).startswith(inside)
     assert installed.ask("material.root()", tmp_path).startswith(inside)
+
+
+def test_jupyterlab_finds_the_extension_for_alt_text(installed: Installed, tmp_path: Path) -> None:
+    python = str(installed.venv / "bin" / "python")
+    done = installed.run(python, "-m", "jupyterlab.labextensions", "list", folder=tmp_path)
+    assert re.search(r"labkit v1.*enabled.*OK", done.stdout + done.stderr)
+    assert (installed.venv / "share" / EXTENSION / "package.json").is_file()
+    assert not (installed.venv / "share" / EXTENSION).is_symlink()
 
 
 def test_new_gives_the_same_course_as_the_checkout(installed: Installed, tmp_path: Path) -> None:

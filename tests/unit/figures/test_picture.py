@@ -1,6 +1,7 @@
 """A picture is a white card with even margins, reading help, and a text that says the same."""
 
 import io
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from labkit.errors import DataError, UsageError
 from labkit.figures import Picture, new_figure, picture, style_axes
 from labkit.figures.style import DPI, SHOWN_DPI
 
@@ -110,3 +112,27 @@ def test_global_settings_stay_and_do_not_matter():
                                 "axes.labelcolor": "white", "figure.facecolor": "black",
                                 "savefig.facecolor": "black", "figure.dpi": 50}):  # fmt: skip
         assert Picture(plot(), "text", "help").png == plain
+
+
+def test_it_is_saved_as_it_is_shown_or_sharp_at_any_size(tmp_path):
+    shown = Picture(plot(), "1 < 2\nA falling line.", "Lower is better.")
+    shown.save(tmp_path / "new" / "a.png")
+    assert (tmp_path / "new" / "a.png").read_bytes() == shown.png
+    for name in ("a.svg", "b.svg"):
+        shown.save(str(tmp_path / name))
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    svg = ElementTree.parse(tmp_path / "a.svg").getroot()
+    assert svg.attrib["role"] == "img"
+    assert svg.attrib["aria-label"].split() == shown.text.split()  # XML reads a line's end as space
+    points = float(svg.attrib["width"].removesuffix("pt"))
+    assert points / 72 * SHOWN_DPI == pytest.approx(shown.width, abs=1)
+
+
+def test_what_cannot_be_saved_says_why_and_changes_nothing(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    shown = Picture(plot(), "text")
+    with pytest.raises(UsageError, match=r"saved as .png or .svg, not as 'a.jpg'"):
+        shown.save(tmp_path / "a.jpg")
+    with pytest.raises(DataError, match=r"Cannot write .*a.png: Is a directory\.$"):
+        shown.save(tmp_path / "a.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]

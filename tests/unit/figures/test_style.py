@@ -27,7 +27,6 @@ from labkit.figures.style import (
     seconds_unit,
     style_axes,
     text_on,
-    work_style,
 )
 
 from ..base.test_rank_colours import SIGHTS, contrast, linear, seen
@@ -95,13 +94,6 @@ def test_words_of_no_rank_can_be_read(ink, background):
 
 def test_lines_stand_out_from_the_card():
     assert min(contrast(colour, CARD) for colour in SERIES) >= 3
-
-
-def test_work_style_draws_bars():
-    axes = new_figure().subplots()
-    for kind in WORK:
-        (bar,) = axes.barh([0], [1], **work_style(kind))
-        assert bool(bar.get_hatch()) == (kind == "waiting")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """The figure of a timeline: lanes for any number of ranks and any length of time."""
 
 import io
+import json
+from html import unescape
 
 import matplotlib.image
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from labkit.errors import UsageError
+from labkit.errors import DataError, UsageError
 from labkit.figures import rank_colour
 from labkit.figures.style import WORK, ink_of
 from labkit.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
@@ -126,3 +128,41 @@ def test_a_pair_names_both_timelines():
     timeline = Timeline([steps(0)])
     with pytest.raises(UsageError, match="two names"):
         timeline.compare(timeline, ("only one",))
+
+
+def test_it_is_saved_as_what_its_name_ends_in(tmp_path):
+    timeline = Timeline([steps(0), steps(1)])
+    for name in ("t.png", "t.svg", "t.html", "t.json", "t.json.gz"):
+        timeline.save(tmp_path / "new" / name)
+    begins = {path.suffix: path.read_bytes()[:5] for path in (tmp_path / "new").iterdir()}
+    assert begins == {".png": b"\x89PNG\r", ".svg": b"<?xml", ".html": b"<!doc",
+                      ".json": b'{"tra', ".gz": b"\x1f\x8b\x08\x00\x00"}  # fmt: skip
+
+
+def test_a_name_that_cannot_be_saved_changes_nothing(tmp_path):
+    (tmp_path / "t.html").mkdir()
+    with pytest.raises(UsageError, match=r"saved as .html, .png, .* not as 't.txt'"):
+        Timeline([steps(0)]).save(tmp_path / "t.txt")
+    with pytest.raises(DataError, match=r"Cannot write .*t.html: Is a directory"):
+        Timeline([steps(0)]).save(tmp_path / "t.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.html"]
+
+
+def test_the_page_has_each_span_in_its_row_and_the_text(tmp_path):
+    recordings = [steps(rank, late=2 * (rank == 1)) for rank in range(2)]
+    recordings[0].events[1] = recordings[0].events[1]._replace(name="</script>$x")
+    timeline = Timeline(recordings)
+    timeline.save(tmp_path / "t.html")
+    text = (tmp_path / "t.html").read_text()
+    assert text.count("</script>") == 2
+    data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
+    names = [kind["name"] for kind in data["kinds"]]
+    shown = {(lane, row, names[kind], start) for lane, row, kind, _, start, *_ in data["spans"]}
+    row_of = rows(timeline.spans)
+    assert shown == {
+        (s.rank, 0 if s.number is None else 1 + row_of[s.number],
+         "waiting" if s.kind == "blocked" else s.kind, s.start) for s in timeline.spans
+    }  # fmt: skip
+    words = {words for _, _, _, words, *_ in data["spans"]}
+    assert {"forward: </script>$x", "all_reduce 1, 400 B", "waits for communication"} <= words
+    assert unescape(text).count(timeline.describe()) == 2
