@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from ..base.rank_names import label, rank_colour
-from .chart import chart
 from .picture import Picture
-from .style import COMBINED, GRID, INK, style_axes, style_legend
+from .style import COMBINED, GRID, INK, TICK_SIZE, new_figure, style_axes
 
 #: Size of one SVG in CSS pixels, and of what is around its curves.
 WIDTH, HEIGHT = 320, 150
@@ -51,7 +51,8 @@ def as_svg(panel: Panel) -> str:
     finite = [y for line in panel.lines for y in line.ys if y is not None]
     xs = [x for line in panel.lines for x in line.xs]
     ends = [
-        f'<b style="color: {line.colour}">{label(line.ranks)}</b>&nbsp;{_number(line.ys)}'
+        f'<span style="white-space: nowrap"><b style="color: {line.colour}">{label(line.ranks)}'
+        f"</b> {_number(line.ys)}</span>"
         for line in panel.lines[:NAMED]
     ]
     more = " …" if len(panel.lines) > NAMED else ""
@@ -80,7 +81,7 @@ def as_svg(panel: Panel) -> str:
     for x, anchor in ((min(xs), "start"), (max(xs), "end")):
         parts.append(
             f'<text x="{place(x, low)[0]:.1f}" y="{HEIGHT - 5}" text-anchor="{anchor}">'
-            f"{x:.6g}</text>"
+            f"{_place(x)}</text>"
         )
     parts.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 5}" text-anchor="middle">'
@@ -106,10 +107,10 @@ def as_svg(panel: Panel) -> str:
 def as_picture(panels: Sequence[Panel]) -> Picture:
     """Return all panels as one figure."""
     import numpy as np
+    from matplotlib.ticker import MaxNLocator
 
     down, across = math.ceil(len(panels) / ACROSS), min(len(panels), ACROSS)
-    figure, _ = chart(5.6 if across == 1 else 8.0, 2.4 * down)
-    figure.clear()
+    figure = new_figure(5.6 if across == 1 else 8.0, 2.4 * down)
     drawn = np.atleast_1d(figure.subplots(down, across)).ravel()
     for axes in drawn[len(panels) :]:
         axes.remove()
@@ -119,9 +120,22 @@ def as_picture(panels: Sequence[Panel]) -> Picture:
             # One value alone has no line.
             axes.plot(line.xs, ys, "." if len(ys) == 1 else "-", color=line.colour, linewidth=1.4,
                       label=label(line.ranks))  # fmt: skip
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=panel.xlabel == "index"))
         style_axes(axes, title=panel.name, xlabel=panel.xlabel)
-        handles, names = axes.get_legend_handles_labels()
-        style_legend(axes, handles[:NAMED], names[:NAMED])
+    # One legend for all: a rank has its colour in each panel.
+    named: dict[Any, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(named.values())[:NAMED],
+        list(named)[:NAMED],
+        loc="outside upper right",
+        ncols=4,
+        frameon=False,
+        labelcolor=INK,
+        fontsize=TICK_SIZE,
+    )
     return Picture(figure, describe(panels))
 
 
@@ -152,6 +166,10 @@ def _number(ys: Sequence[float | None]) -> str:
     if not ys:
         return "–"
     return "not finite" if ys[-1] is None else f"{ys[-1]:.4g}"
+
+
+def _place(x: float) -> str:
+    return f"{x:.3g}" if isinstance(x, float) else f"{x:,}"
 
 
 def _spread(low: float, high: float) -> tuple[float, float]:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..base import times
 from ..base.rank_names import fold, label
 from ..errors import LabError
-from ..figures import curves as figures
-from ..figures.picture import Picture
 from ..runtime import control
 from ..runtime.cluster import RankCluster
 from ..wire.requests import MOST_POINTS, AskCurves, Curve, Curves
 from . import pictures, shell
 from .live import is_watched
+
+if TYPE_CHECKING:
+    from ..figures.curves import Panel
+    from ..figures.picture import Picture
 
 #: Variables that are drawn, panels of one picture, points of one curve.
 MOST_NAMES, MOST_PANELS, MOST_KEPT = 4, 8, 2 * MOST_POINTS
@@ -69,6 +72,16 @@ class Line:
         return bool(self.ys) if self.source else len(set(self.ys)) > 1
 
 
+def shows_pictures() -> bool:
+    """Return whether this is a notebook; a terminal or a script has no place for a curve."""
+    return shell.of_notebook() is not None
+
+
+def _variable(name: str) -> str:
+    """Return the variable of a curve: of ``history['train']`` it is ``history``."""
+    return name.partition("[")[0]
+
+
 class Watch:
     """What a lab draws while its cells run.
 
@@ -91,7 +104,7 @@ class Watch:
         self.names, self.ranks = tuple(dict.fromkeys(names)), tuple(ranks)
         self._unsaid = set(self.names)
         self._seen = {}
-        if names and shell.of_notebook() is not None:
+        if names and shows_pictures():
             before = Sampling(self.names, self.ranks, cluster, {})
             before.look_last()
             self.note(before)
@@ -100,7 +113,7 @@ class Watch:
         """Return what samples these variables while a cell runs on some ranks; None: nothing is
         watched there, or there is no page to draw on."""
         chosen = [rank for rank in ranks if rank in self.ranks]
-        if not self.names or not chosen or shell.of_notebook() is None:
+        if not self.names or not chosen or not shows_pictures():
             return None
         return Sampling(self.names, chosen, cluster, self._seen)
 
@@ -118,7 +131,11 @@ class Watch:
         looked_on = is_watched()
         panels = sampling.panels(lists_only=not looked_on) if looked_on or well else []
         self.note(sampling)
-        picture = figures.as_picture(panels) if panels else None
+        picture = None
+        if panels:
+            from ..figures.curves import as_picture
+
+            picture = as_picture(panels)
         return Last(picture, self._problems(sampling) if looked_on else [])
 
     def _problems(self, sampling: Sampling) -> list[str]:
@@ -215,7 +232,7 @@ class Sampling:
         seconds = self._clock.now() - self._began
         self.unreadable |= answer.unreadable
         for curve in answer.curves:
-            name = curve.name.partition("[")[0]
+            name = _variable(curve.name)
             self.found.add(name)
             self.unreadable.pop(name, None)
             self.lines.setdefault((curve.name, rank), Line()).add(curve, seconds)
@@ -237,9 +254,15 @@ class Sampling:
 
     # -- what is to be seen -----------------------------------------------------------------
 
-    def panels(self, *, lists_only: bool = False) -> list[figures.Panel]:
+    def panels(self, *, lists_only: bool = False) -> list[Panel]:
         """Return the curves that this cell has changed, each with those of all ranks."""
-        names = dict.fromkeys(name for name, _ in self.lines)
+        from ..figures.curves import Line as Drawn
+        from ..figures.curves import Panel
+
+        names = sorted(
+            dict.fromkeys(name for name, _ in self.lines),
+            key=lambda name: self.names.index(_variable(name)),
+        )
         found = []
         for name in names:
             lines = {rank: line for (of, rank), line in self.lines.items() if of == name}
@@ -249,13 +272,15 @@ class Sampling:
             sampled = not all(line.source for line in lines.values())
             if sampled and lists_only:
                 continue
-            drawn = [figures.Line(ranks, *points) for ranks, points in fold(shown)]
-            found.append(figures.Panel(name, "seconds" if sampled else "index", drawn))
+            drawn = [Drawn(ranks, *points) for ranks, points in fold(shown)]
+            found.append(Panel(name, "seconds" if sampled else "index", drawn))
         return found[:MOST_PANELS]
 
     def as_html(self) -> str:
         """Return the curves so far as HTML, and which variables are not there yet."""
-        html = pictures.row([figures.as_svg(panel) for panel in self.panels()])
+        from ..figures.curves import as_svg
+
+        html = pictures.row([as_svg(panel) for panel in self.panels()])
         for name in self.names:
             if why := self.unreadable.get(name):
                 html += pictures.note(f"{name} holds {why}")
