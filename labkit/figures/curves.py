@@ -146,7 +146,8 @@ def describe(panels: Sequence[Panel]) -> str:
         ranks = sorted({rank for line in panel.lines for rank in line.ranks})
         equal = len(panel.lines) == 1 and len(ranks) > 1
         how = "equal on" if equal else "one curve per rank, on" if len(ranks) > 1 else "on"
-        sentences.append(f"{panel.name} against the {panel.xlabel}: {how} {label(ranks)}.")
+        against = "the time in seconds" if panel.xlabel == "seconds" else f"the {panel.xlabel}"
+        sentences.append(f"{panel.name} against {against}: {how} {label(ranks)}.")
     return "\n".join(sentences)
 
 

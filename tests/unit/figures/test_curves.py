@@ -58,7 +58,7 @@ def test_the_alt_text_has_no_measured_number():
     alone = Panel("a", "index", [Line([3], [0], [1.0])])
     assert describe([LOSSES, equal, alone]).split("\n") == [
         "losses against the index: one curve per rank, on ranks 0–2.",
-        "loss against the seconds: equal on ranks 0–1.",
+        "loss against the time in seconds: equal on ranks 0–1.",
         "a against the index: on rank 3.",
     ]
 

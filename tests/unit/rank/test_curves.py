@@ -150,3 +150,14 @@ def test_a_dict_gives_a_curve_for_each_of_its_numbers_and_lists(cells):
     assert read("history") == ({}, {"history": "a str: keep numbers"})
     cells["history"] = {i: i for i in range(100)}
     assert len(read("history")[0]) == MOST_CURVES
+
+
+def test_a_function_that_is_debugged_is_left_alone(cells):
+    """To look at its variables would undo what was set in the debugger just now."""
+
+    def train():
+        losses = [1.0]
+        sys._getframe().f_trace = lambda *_: None
+        return read("losses"), losses
+
+    assert train()[0] == ({}, {})
