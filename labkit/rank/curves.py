@@ -78,6 +78,8 @@ def _find(name: str) -> object:
         # Of a traced function (a debugger's) f_locals would undo what was set there just now.
         if not code.co_flags & inspect.CO_OPTIMIZED or frame.f_trace is not None:
             continue
+        # Only where it is: up to Python 3.12 f_locals keeps all that the function has now, a batch
+        # and its logits, until it is read again or the function ends.
         if name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
             value = frame.f_locals.get(name, _MISSING)
             if value is not _MISSING:
