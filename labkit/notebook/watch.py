@@ -124,12 +124,12 @@ class Watch:
     def finish(self, sampling: Sampling, *, well: bool) -> Last:
         """Look at the variables once more, and return what is to stay of them.
 
-        ``well``: the cell has raised nothing. Where nobody looks on, what an error leaves of a list
-        differs from run to run, and so does a number that was sampled.
+        ``well``: the cell has raised nothing. What an error leaves of a list differs from run to
+        run, so it is drawn for somebody who looks on only.
         """
         sampling.look_last()
         looked_on = is_watched()
-        panels = sampling.panels(lists_only=not looked_on) if looked_on or well else []
+        panels = sampling.panels() if looked_on or well else []
         self.note(sampling)
         picture = None
         if panels:
@@ -254,7 +254,7 @@ class Sampling:
 
     # -- what is to be seen -----------------------------------------------------------------
 
-    def panels(self, *, lists_only: bool = False) -> list[Panel]:
+    def panels(self) -> list[Panel]:
         """Return the curves that this cell has changed, each with those of all ranks."""
         from ..figures.curves import Line as Drawn
         from ..figures.curves import Panel
@@ -270,8 +270,6 @@ class Sampling:
             if not any(points != self._seen.get((name, rank)) for rank, points in shown.items()):
                 continue
             sampled = not all(line.source for line in lines.values())
-            if sampled and lists_only:
-                continue
             drawn = [Drawn(ranks, *points) for ranks, points in fold(shown)]
             found.append(Panel(name, "seconds" if sampled else "index", drawn))
         return found[:MOST_PANELS]
