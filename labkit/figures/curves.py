@@ -120,7 +120,8 @@ def as_picture(panels: Sequence[Panel]) -> Picture:
             # One value alone has no line.
             axes.plot(line.xs, ys, "." if len(ys) == 1 else "-", color=line.colour, linewidth=1.4,
                       label=label(line.ranks))  # fmt: skip
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=panel.xlabel == "index"))
+        whole = panel.xlabel == "index"
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 5, 10]))
         style_axes(axes, title=panel.name, xlabel=panel.xlabel)
     # One legend for all: a rank has its colour in each panel.
     named: dict[Any, Any] = {}
