@@ -188,6 +188,9 @@ NOTICE = 0.1
 COMPLETION = 1.0
 #: A cell runs before the board of its ranks is shown, and between two looks at them for it.
 BOARD = 1.0
+#: Two pictures of the ranks, or two samples of what ``lab.watch`` draws, are apart at least: a
+#: training is not slowed, and a page that redraws its pictures can be read.
+PICTURES = 0.5
 #: A suspicion lasts before the stop button is offered.
 STOP_OFFERED = 5.0
 #: A deadlock is suspected before it ends a cell where nobody looks on (``LABKIT_SUSPECT_SECONDS``).

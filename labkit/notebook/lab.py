@@ -21,6 +21,7 @@ from ..wire.trial import kind_of
 from . import shell, variables
 from .board import Table
 from .run import may_ask, run
+from .watch import MOST_NAMES, Watch
 
 _current: Lab | None = None
 
@@ -50,6 +51,11 @@ def make_current(lab: Lab) -> None:
 def session_of(lab: Lab) -> Session:
     """Return what a lab is the face of: its ranks and their process group."""
     return lab._session
+
+
+def watch_of(lab: Lab) -> Watch:
+    """Return what a lab draws while its cells run."""
+    return lab._watch
 
 
 def _cell(text: str) -> Cell:
@@ -87,6 +93,7 @@ class Lab:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._watch = Watch()
 
     # -- what it is -------------------------------------------------------------------------
 
@@ -175,7 +182,8 @@ class Lab:
         payload = variables.dump((fn, args, kwargs), what, instead)
         with interrupts.shielded():
             group = self._session.group
-            finished = run(request.call(group, chosen, payload, may=may_ask()))
+            sent = request.call(group, chosen, payload, may=may_ask())
+            finished = run(sent, watch=self._watch)
         return variables.load(finished.outcomes)
 
     def timeline(
@@ -400,6 +408,62 @@ class Lab:
             states = survey(cluster)
             limits = [*sentences(cluster.missing), *placement.warnings(cluster.places)]
             return Table(states, [*limits, *find_fault(cluster, states)])
+
+    def watch(self, *names: str, ranks: Sequence[int] | None = None) -> None:
+        """Draw variables of the ranks as curves while the ``%%px`` cells and ``lab.run`` that
+        follow run; without a name, draw none any more.
+
+        In a notebook the curves stand below the output of the cell, twice a second anew, and the
+        last ones stay. The ranks are asked while they compute: the training needs no line for it.
+
+        Parameters
+        ----------
+        names
+            Up to four variables of the ``%%px`` cells, or of the function that runs: lists of
+            numbers, which are drawn against the index; numbers, which are sampled and drawn against
+            the time; and dicts of these, with a panel per key. A tensor without dimensions counts
+            as a number if it is on the CPU. One on a GPU is not read, because that would wait for
+            the GPU: keep ``loss.item()``.
+        ranks
+            Whose variables; all ranks if None.
+
+        Notes
+        -----
+        Where nobody looks on, as under nbval and papermill, only the picture of the lists is shown
+        when a cell has ended without an error, so that each run gives the same output.
+
+        Examples
+        --------
+        >>> lab.watch("losses")
+        >>> lab.watched
+        ['losses']
+        >>> lab.watch()
+        >>> lab.watched
+        []
+        """
+        for name in names:
+            if not isinstance(name, str) or not name.isidentifier():
+                raise UsageError(
+                    f'lab.watch takes names of variables, as in lab.watch("losses"), got {name!r}.'
+                )
+        if len(set(names)) > MOST_NAMES:
+            raise UsageError(f"lab.watch draws up to {MOST_NAMES} variables, got {len(names)}.")
+        chosen = self.check_ranks(ranks)
+        with interrupts.shielded():
+            self._watch.set(names, chosen, self._session.cluster)
+
+    @property
+    def watched(self) -> list[str]:
+        """Names of the variables that :meth:`watch` draws.
+
+        Examples
+        --------
+        >>> lab.watch("losses", "accuracy", ranks=[0])
+        >>> lab.watched
+        ['losses', 'accuracy']
+        >>> lab.watch()
+        """
+        return list(self._watch.names)
 
     def messages(self) -> list[Message]:
         """Return the messages that were sent in the last cell, in the order of sending.

@@ -40,6 +40,8 @@ class Screen(Protocol):
         suspicion: Suspicion | None,
     ) -> None: ...
 
+    def show_pictures(self, html: str) -> None: ...
+
     def clear(self, *, wait: bool) -> None: ...
 
 
@@ -122,6 +124,17 @@ class Live:
             # A rank that gives no answer makes this last: the cell has to be followed between.
             self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
+    def offer_pictures(self, html: Callable[[], str | None]) -> None:
+        """Show pictures below the rest; None: those that are there are the newest.
+
+        A terminal is not asked for any: it shows none.
+        """
+        if isinstance(self._screen, Line) or self._screen is None:
+            return
+        if (new := html()) is not None:
+            self._screen.show_pictures(new)
+            self._shown = self._shown or True
+
     def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks the user, just below.
 
@@ -150,8 +163,8 @@ class Page:
 
     def __init__(self, cell: CellOutput) -> None:
         self._cell = cell
-        self._name = uuid.uuid4().hex
-        self._there = False
+        self._name, self._there = uuid.uuid4().hex, False
+        self._pictures, self._pictures_there = uuid.uuid4().hex, False
 
     def show(
         self,
@@ -168,6 +181,17 @@ class Page:
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
+    def show_pictures(self, html: str) -> None:
+        """Show pictures in an output of their own: text that comes often does not send them anew.
+
+        It stands below that of the text, which has to be there for it.
+        """
+        if not self._there:
+            self.show({}, {}, [], 0)
+        bundle = {"text/html": html, "text/plain": "pictures"}
+        self._cell.show(bundle, self._pictures, update=self._pictures_there)
+        self._pictures_there = True
+
     def settle(self, out: Texts) -> None:
         """Show something that stays where it is until all is cleared.
 
@@ -180,6 +204,7 @@ class Page:
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
+        self._there = self._pictures_there = False
 
 
 _current: CellOutput | None = None
@@ -260,6 +285,9 @@ class Line:
             text = f"suspected deadlock, Ctrl-C stops the cell; {text}"
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{board.clock(seconds)}  {text}"[:width])
+
+    def show_pictures(self, html: str) -> None:
+        pass
 
     def clear(self, *, wait: bool) -> None:
         self._write("")

@@ -241,6 +241,7 @@ class LabMagics(ParallelMagics):
                 signum=signum,
                 timeout=timeout,
                 tolerate=True,
+                watch=lab.watch_of(current),
             )
             # Here: an interrupt that comes late is not to take the error's place.
             if finished.ending.kind == "timeout" and isinstance(finished.error, RankError):

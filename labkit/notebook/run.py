@@ -16,8 +16,10 @@ from ..runtime.watchdog import Suspicion
 from ..wire.requests import InputRequest, May
 from ..wire.state import Outcome
 from . import shell
+from . import watch as watching
 from .board import Texts
 from .live import Live, States, patience, screen
+from .pictures import Gallery
 from .show import show as show_outcomes
 from .show import show_late
 
@@ -30,6 +32,7 @@ def run(
     signum: str | int = "SIGINT",
     timeout: float | None = None,
     tolerate: bool = False,
+    watch: watching.Watch | None = None,
 ) -> Finished:
     """Follow what was sent, show what came of it, and raise what went wrong.
 
@@ -41,21 +44,35 @@ def run(
         Shows what the ranks made of it, at the end.
     signum, timeout, tolerate
         As for ``follow`` and ``finish``.
+    watch
+        Variables of the ranks that are drawn.
     """
     live = live or Live(screen())
+    sampling = watch.begin(request.cluster, request.ranks) if watch is not None else None
+    gallery = Gallery(request.pictures, sampling.poll if sampling else lambda: None)
 
     def show_instead(finished: Finished) -> None:
         late = request.cluster.take_late()
-        live.clear(wait=bool(late) or finished.shows_more())
+        last = watching.Last()
+        if watch is not None and sampling is not None:
+            last = watch.finish(sampling, well=finished.error is None)
+        live.clear(wait=bool(late) or finished.shows_more() or last.shows_more())
         show_late(late)
         show(finished.outcomes)
+        last.show()
+
+    def show_meanwhile(
+        texts: Callable[[], tuple[Texts, Texts]], states: States, suspicion: Suspicion | None
+    ) -> None:
+        user.show(texts, states, suspicion)
+        live.offer_pictures(gallery.poll)
 
     user = User(live, request.texts)
     ask = user.ask if request.may is May.ASK else None
     with interrupts.shielded():
         try:
             ending = follow(
-                request, timeout=timeout, suspect=patience(), on_tick=user.show, ask=ask
+                request, timeout=timeout, suspect=patience(), on_tick=show_meanwhile, ask=ask
             )
             return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
         finally:

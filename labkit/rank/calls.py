@@ -13,6 +13,7 @@ from ..wire.state import Returned
 from . import (
     activity,
     children,
+    curves,
     debugger,
     interrupts,
     ipython_internals,
@@ -62,6 +63,7 @@ def _begin(*, keeps_error: bool = False) -> None:
     if not keeps_error:
         ipython_internals.forget_error()
     p2p_record.places.clear()
+    curves.forget()
     children.note()
     cell_calls.begin()
 

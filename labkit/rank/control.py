@@ -18,6 +18,7 @@ from ..wire.requests import (
     AskActivity,
     AskBusy,
     AskConnections,
+    AskCurves,
     AskSample,
     AskWait,
     AskWatch,
@@ -31,6 +32,7 @@ from ..wire.requests import (
     Wake,
 )
 from . import (
+    curves,
     ipython_internals,
     memory,
     spare_files,
@@ -66,6 +68,7 @@ def handlers(own: sampler.Sampler) -> list[Handler]:
         AskWatch.answered_later(lambda asked, tell: own.watch(asked.known, tell)),
         AskSample.answered_by(lambda asked: own.sample()),
         AskConnections.answered_by(lambda asked: _connections()),
+        AskCurves.answered_by(curves.read),
         Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
         Wake.answered_by(
             lambda asked: Count(unblock.unblock_receive(asked.group, asked.peer, asked.tag))

@@ -11,7 +11,9 @@ import contextlib
 import gc
 import re
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..launch import ipyparallel_internals
@@ -27,7 +29,19 @@ GARBAGE = 8 * 2**20
 #: Requests of which it is known who got them: what an engine writes has the label of its last one.
 NOTED = 5_000
 
+#: Pictures of which it is known that they came: ranks that draw the same are rarely further apart.
+RECENT = 32
+
 _collected = 0
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a rank to look at now: those that move, and the newest display of all."""
+
+    bundles: Sequence[Bundle]
+    #: Stand for all that came lately, the newest last: another rank may be a picture ahead.
+    recent: Sequence[int] = field(default=(), compare=False)
 
 
 class Output:
@@ -41,6 +55,8 @@ class Output:
         self.names: list[str] = []  #: the ``display_id`` of each, "" if it has none
         #: what displays under a name shall be, also earlier cells'
         self.updates: dict[str, Bundle] = {}
+        self._moving: set[str] = set()  # names that were updated: their pictures move
+        self._recent: deque[int] = deque(maxlen=RECENT)
         self.result: Bundle | None = None  #: the last expression's
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
@@ -88,6 +104,8 @@ class Output:
 
     def _note_bundle(self, kind: str, content: dict[str, Any]) -> None:
         bundle = {"data": content["data"], "metadata": content["metadata"]}
+        if picture := picture_of(bundle):
+            self._recent.append(hash(bundle["data"][picture]))
         name = (content.get("transient") or {}).get("display_id") or ""
         if name:  # a new display under a name that is there updates those, too
             self.displays = [
@@ -96,6 +114,7 @@ class Output:
             ]
             self.updates[name] = bundle
         if kind == "update_display_data":  # is no new output
+            self._moving.add(name)
             return
         self._begin()
         if kind == "display_data":
@@ -124,6 +143,13 @@ class Output:
                 text += ("\n" if text and not text.endswith("\n") else "") + part
         return text
 
+    def pictures(self) -> Pictures:
+        """Return what there is to look at now."""
+        with self._lock:
+            found = [i for i, bundle in enumerate(self.displays) if picture_of(bundle)]
+            newest = [i for i in found if i == found[-1] or self.names[i] in self._moving]
+            return Pictures([self.displays[i] for i in newest], tuple(self._recent))
+
     def outcome(self, rank: int) -> Outcome:
         """Return all of it."""
         stdout, stderr = (self.text(stream) for stream in STREAMS)
@@ -132,12 +158,14 @@ class Output:
             return Outcome(rank, stdout, stderr, shown, self.result, list(self.names), updates)
 
 
+def picture_of(bundle: Bundle) -> str:
+    """Return the kind of the picture that a display holds, "" if it holds none."""
+    return next((kind for kind in bundle["data"] if kind.startswith("image/")), "")
+
+
 def _text_of(bundle: Bundle) -> str:
     """Return the text of a display, "" if it is a picture."""
-    data = bundle["data"]
-    if any(kind.startswith("image/") for kind in data):
-        return ""
-    return str(data.get("text/plain", ""))
+    return "" if picture_of(bundle) else str(bundle["data"].get("text/plain", ""))
 
 
 def _count(*parts: object) -> None:

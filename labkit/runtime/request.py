@@ -24,7 +24,7 @@ from ..wire.state import Outcome
 from ..wire.texts import encodable
 from . import control, diagnosis
 from .cluster import RankCluster
-from .output import Output, tidy
+from .output import Output, Pictures, tidy
 from .process_group import GroupManager
 
 _log = logging.getLogger(__name__)
@@ -104,6 +104,11 @@ class Request:
         written = {r: reply.labkit_output for r, reply in self.replies.items()}
         err = {r: seen.text("stderr") for r, seen in written.items()}
         return {r: seen.shown() for r, seen in written.items()}, err
+
+    def pictures(self) -> dict[int, Pictures]:
+        """Return the pictures that each rank shows so far; a rank without any is left out."""
+        found = {r: reply.labkit_output.pictures() for r, reply in self.replies.items()}
+        return {r: pictures for r, pictures in found.items() if pictures.bundles}
 
     def asked(self, ranks: Sequence[int]) -> list[concurrent.futures.Future[InputRequest]]:
         """Return the futures of what some ranks may ask the user."""

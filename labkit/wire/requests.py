@@ -6,7 +6,7 @@ one to a rank and returns the answer, ``rank.control`` has a handler for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar, get_args
@@ -36,6 +36,7 @@ class Request(StrEnum):
     WAKE = "labkit_wake"
     WAIT = "labkit_wait"
     INPUT = "labkit_input"
+    CURVES = "labkit_curves"
 
 
 class Question(Generic[A]):
@@ -122,6 +123,29 @@ class Waiting:
     wait: Wait | None
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The newest points of one curve: of a list, or of a number as it is now.
+
+    The values of a list are ``every`` so many, up to its last one; its first has the number
+    ``first``. Those that are not finite are None.
+    """
+
+    name: str  #: "losses"; of an entry of a dict "history['train']"
+    values: tuple[float | None, ...]
+    first: int | None = None  #: None: a number
+    every: int = 1
+    source: int = 0  #: another number if it is another list
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What the watched variables of a rank hold; one that is not there is left out."""
+
+    curves: tuple[Curve, ...]
+    unreadable: Mapping[str, str]  #: variable -> what it holds instead, as the end of a sentence
+
+
 # -- questions ----------------------------------------------------------------------------------
 
 
@@ -194,6 +218,20 @@ class GiveInput(Question[Count]):
     number: int
     text: str | None  #: None: the end of the input (Ctrl-D)
     refused: bool = False  #: nobody can answer
+
+
+#: Of one rank curves, and points in one answer: some ten thousand bytes.
+MOST_CURVES, MOST_POINTS = 8, 256
+
+
+@dataclass(frozen=True)
+class AskCurves(Question[Curves]):
+    """What do these variables hold that is new? Never waits for a device."""
+
+    request = Request.CURVES
+    names: tuple[str, ...]
+    #: curve -> its ``source``, and how many of its values are known
+    known: Mapping[str, tuple[int, int]]
 
 
 # -- input requests -------------------------------------------------------------------------------

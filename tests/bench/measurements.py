@@ -28,7 +28,7 @@ CELLS_A_ROUND = 40  #: of each magic; five rounds make two hundred
 SETTLE_SECONDS = 1.0
 #: Steps of one stretch of training: from half a second to five on two cores. The board comes after
 #: a second.
-STEPS = {"ddp": 50, "board": 500, "watch": 300}
+STEPS = {"ddp": 50, "board": 500, "watch": 300, "curves": 300}
 #: What to break, and what to stop, in turns: see ``programs/deadlock_labkit.py``.
 FAULTS, WORK = ("skip", "send", "order"), ("compute", "sleep", "wait")
 GIB, MIB = 2**30, 2**20
@@ -219,6 +219,27 @@ def watch(claim: Claim, rounds: int, env: Mapping[str, str]) -> Claim:
     )  # fmt: skip
 
 
+def curves(claim: Claim, rounds: int, env: Mapping[str, str]) -> Claim:
+    """Train in turns with and without ``lab.watch``; compare what CPU time the notebook's questions
+    take on all ranks and in the notebook, as a share of the processors, as :func:`watch` does."""
+    walls: dict[str, list[float]] = {"drawn": [], "undrawn": []}
+    with Child(program("train_labkit", 2), seconds=SECONDS, env=env) as lab:
+
+        def share(how: str) -> float:
+            took = lab.ask(f"{how} {STEPS['curves']}")
+            walls[how].append(took["wall"])
+            taken = sum(took["ranks"]) + took["notebook"]
+            return float(taken / (took["wall"] * min(2, took["cores"])))
+
+        sides = {"a": partial(share, "drawn"), "b": partial(share, "undrawn")}
+        alternate(1, sides)
+        shares = alternate(rounds * 2, sides)
+    a, b = (statistics.median(shares[side]) for side in "ab")
+    slower = median_ratio(walls["drawn"][1:], walls["undrawn"][1:])
+    note = f"{slower:.3g} × in wall-clock time, which counts on a quiet machine only"
+    return replace(claim, figure=a - b, measurements=shares, note=note)
+
+
 def ratio(name: str, what: str, b: str, bound: float, **more: Any) -> Claim:
     """Claim that labkit takes a part of another one's time."""
     given = {"a": "labkit", "unit": "s", "figure_unit": "×", **more}
@@ -259,6 +280,8 @@ BENCHMARKS = (
     Benchmark(ratio("board", "DDP training, 4 ranks, prints and board shown live", "not shown",
                     0.97, a="shown", **SPEED),
               trained(2, (TRAIN, "shown"), (TRAIN, "hidden"))),
+    Benchmark(alone("curves", "DDP training, 2 ranks: the share of the processors that drawing its "
+                    "losses takes (lab.watch)", 0.01, ""), curves),
     Benchmark(alone("deadlock", "a deadlock, 4 ranks: from certain to declared", 0.6),
               asked(BREAKING, *FAULTS, take=itemgetter(0),
                     note="longest to declare {longest:.2f} s")),

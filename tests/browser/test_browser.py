@@ -193,3 +193,21 @@ def test_own_cells_look_the_same_after_a_reload(own: page.NotebookPage) -> None:
     before = own.view()
     own.reload()
     assert own.view() == before
+
+
+def test_a_watched_list_is_drawn_below_the_board(own: page.NotebookPage, tmp_path: Path) -> None:
+    own.run_new('lab.watch("losses")')
+    gate = tmp_path / "gate"
+    at = own.append(
+        "%%px\nimport pathlib, time\nlosses = [1 / (i + 1 + rank) for i in range(30)]\n"
+        f"while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)"
+    )
+    own.start(at)
+    own.wait_text(at, "rank 3running.*losses rank 0 0.03333.*rank 3")
+    own.keep("watched_while_it_runs")
+    assert own.cell(at).locator("svg[role=img]").count() == 1
+    gate.touch()
+    own.wait_ended(at)
+    assert (own.pictures(at), own.broken_pictures(), own.script_errors) == (1, [], [])
+    assert own.text(at).strip() == ""
+    own.run_new("lab.watch()")

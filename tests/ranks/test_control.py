@@ -15,6 +15,7 @@ from labkit.wire.requests import (
     AskActivity,
     AskBusy,
     AskConnections,
+    AskCurves,
     AskSample,
     AskWait,
     AskWatch,
@@ -100,6 +101,7 @@ def test_every_question_has_an_answer(lab4):
         Wake("no such group", 0, 0),
         AskWait(),
         GiveInput(0, None),
+        AskCurves(("rank",), {}),
     ]
     assert {question.request for question in questions} == set(Request)
     for question in questions:

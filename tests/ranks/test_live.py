@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 import nbformat
@@ -314,7 +315,9 @@ CELLS = (
     "%%px\nfrom tqdm import tqdm\n"
     "for i in tqdm(range(9), bar_format='{bar:9}{n}'):\n    time.sleep(0.1)",
     "def train():\n    import time\n    print('in a function'); time.sleep(1.2)\nlab.run(train)",
-    "lab.stop()",
+    "lab.watch('losses')",
+    "%%px\nlosses = []\nfor loss in range(14):\n    losses.append(rank + loss); time.sleep(0.1)",
+    "lab.watch(); lab.stop()",
 )
 
 
@@ -394,3 +397,150 @@ def test_nbval_finds_it_as_it_is_stored(stored):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(CELLS)} passed" in done.stdout
+
+
+# -- pictures and watched variables -------------------------------------------------------------
+
+
+def pictures_of(messages):
+    """Return the texts of the displays of a cell that hold pictures or curves, as they came."""
+    return [text for kind, text in messages if kind.endswith("display_data") and "<img" in text]
+
+
+SHOW = """%%px
+from pathlib import Path
+from IPython.display import Image, clear_output, display
+def picture(shade, size=(4, 4)):
+    import io
+    from PIL import Image as Drawn
+    content = io.BytesIO()
+    Drawn.new("L", size, shade).save(content, "PNG")
+    return Image(content.getvalue())
+def wait_until(condition):
+    import time
+    while not condition():
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.slow
+def test_the_newest_pictures_of_ranks_are_seen_before_the_cell_ends(kernel, tmp_path):
+    """A rank goes on when its picture was seen, so each one is. The last ones stay in the order of
+    the ranks, those that are equal once."""
+    kernel.run(SHOW)
+    code = f"""%%px
+for step in range(3):
+    clear_output(wait=True)
+    display(picture(100 * rank + step if step < 2 else 7))
+    wait_until(lambda: step == 2 or Path({str(tmp_path)!r}, str(step)).exists())
+"""
+    seen = []
+
+    def look(text):
+        if text == "rank 0rank 1":
+            seen.append(text)
+            step = "0" if not (tmp_path / "0").exists() else "1"
+            (tmp_path / step).touch()
+
+    messages, left = kernel.run(code, look)
+    assert len(seen) >= 2
+    assert all(text.count("<img") <= 2 for text in pictures_of(messages))
+    assert [kind for kind, _ in left] == ["stream", "display_data"]
+    assert "ranks 0–1" in left[0][1]
+
+
+@pytest.mark.slow
+def test_pictures_come_twice_a_second_at_most_and_a_handle_updates_in_its_place(kernel):
+    kernel.run(SHOW)
+    code = """%%px
+handle = display(picture(0), display_id=True)
+for step in range(60):
+    handle.update(picture(step * 4, (4, 4 + rank)))
+    time.sleep(0.05)
+"""
+    kernel.run("%px import time")
+    began = time.monotonic()
+    messages, left = kernel.run(code)
+    seconds = time.monotonic() - began
+    assert 2 <= len(pictures_of(messages)) <= 2 * seconds + 1
+    assert [kind for kind, _ in left] == ["stream", "display_data", "stream", "display_data"]
+    assert "rank 0" in left[0][1]
+    assert "rank 1" in left[2][1]
+
+
+WATCHED = """%%px
+import time
+losses = []
+for step in range(4):
+    losses.append(10.0 * rank + step)
+    {wait}
+"""
+
+
+@pytest.mark.slow
+def test_a_watched_list_is_drawn_while_the_cell_runs_and_its_picture_stays(kernel, gate):
+    kernel.run("lab.watch('losses')")
+    shown = []
+
+    def look(text):
+        shown.append(text)
+        if "losses rank 0 0 rank 1 10" in text:
+            gate.open()
+
+    _, left = kernel.run(WATCHED.format(wait=gate.wait), look)
+    assert any("losses rank 0 0 rank 1 10" in text for text in shown)
+    assert [kind for kind, _ in left] == ["display_data"]
+    _, left = kernel.run("%px len(losses)")  # it has not changed
+    assert [kind for kind, _ in left] == ["stream"]
+    kernel.run("lab.watch()")
+    _, left = kernel.run(WATCHED.format(wait="pass"))
+    assert left == []
+
+
+@pytest.mark.slow
+def test_a_list_of_a_function_is_drawn_in_lab_run_too(kernel, gate):
+    kernel.run("lab.watch('values', ranks=[1])")
+    _, left = kernel.run(
+        "def train(condition):\n    values = [1.0, 2.0]\n    exec(condition)\n"
+        "    values.append(3.0)\n"
+    )
+    shown = []
+
+    def look(text):
+        shown.append(text)
+        if "values rank 1 2" in text:
+            gate.open()
+
+    _, left = kernel.run(f"lab.run(train, {gate.wait!r})", look)
+    assert any("values rank 1 2" in text for text in shown)
+    assert [kind for kind, _ in left] == ["display_data", "execute_result"]
+    kernel.run("lab.watch()")
+
+
+@pytest.mark.slow
+def test_a_name_that_never_appears_is_one_sentence(kernel):
+    kernel.run("lab.watch('lossse')")
+    _, left = kernel.run("%px 1")
+    assert left[-1] == ("stream", "labkit: lab.watch has found no variable lossse on ranks 0–1.\n")
+    _, left = kernel.run("%px 1")
+    assert len(left) == 1
+    kernel.run("lab.watch()")
+    _, left = kernel.run("lab.watch('losses[-1]')")
+    assert left == [("error", "UsageError")]
+
+
+@pytest.mark.slow
+def test_a_deadlock_and_a_death_are_named_as_without_a_watch(kernel):
+    """What a rank was asked meanwhile does not count as a sign that it goes on."""
+    kernel.run("lab.watch('losses')")
+    try:
+        hang = "%%px\nlosses = [1.0, 2.0]\nimport time; time.sleep(1)\nif rank: dist.barrier()"
+        _, left = kernel.run(hang)
+        assert [kind for kind, _ in left] == ["display_data", "error"]
+        assert left[-1] == ("error", "Deadlock")
+        die = "%%px\nlosses = [3.0]\nimport os, time; time.sleep(1)\nif rank: os._exit(3)"
+        _, left = kernel.run(die)
+        assert [kind for kind, _ in left] == ["display_data", "error"]
+        assert left[-1] == ("error", "RankDied")
+    finally:
+        kernel.run("lab.watch(); lab.restart()")

@@ -1,9 +1,10 @@
 """Train in ``%%px`` cells. Argument: number of ranks.
 
 Each line on stdin says how, and how many steps. "shown" (live, as in a notebook) and "hidden":
-answer with images/s. "watched": answer with the number of cores, the wall-clock seconds of the
-training, and in seconds of CPU time what the thread that answers the watch took on each rank, and
-the notebook's process while it followed. The ranks are watched for deadlocks each time.
+answer with images/s. "watched" (hidden), "drawn" and "undrawn" (shown, with and without
+``lab.watch``): answer with the number of cores, the wall-clock seconds of the training, and in
+seconds of CPU time what the thread that answers the notebook took on each rank, and the notebook's
+process while it followed. The ranks are watched for deadlocks each time.
 """
 
 import json
@@ -15,7 +16,7 @@ import psutil
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit.notebook import board, live, run
+from labkit.notebook import board, live, run, watch
 
 #: A rank looks at itself in the thread of its control channel, which does nothing else while a
 #: cell runs: messages that come there are the watch's questions. Nothing is shown while they are
@@ -42,6 +43,9 @@ class Shown:
         board.output_html(out, err)
         board.board_html(states, seconds)
         board.suspicion_html(suspicion)
+
+    def show_pictures(self, html):
+        pass
 
     def clear(self, *, wait):
         pass
@@ -73,7 +77,9 @@ if __name__ == "__main__":
         count_following(following)
         for line in sys.stdin:
             how, steps = line.split()
-            live.screen = Shown if how == "shown" else lambda: None
+            live.screen = Shown if how in ("shown", "drawn", "undrawn") else lambda: None
+            watch.shows_pictures = lambda drawn=how == "drawn": drawn
+            lab.watch(*["losses"] * (how == "drawn"))
             following.clear()
             shell.run_cell_magic("px", "", TRAIN.format(steps=steps))
             wall, thread = zip(*lab["spent"], strict=True)
@@ -83,5 +89,5 @@ if __name__ == "__main__":
                 "ranks": list(thread),
                 "notebook": following[0],
             }
-            answer = watched if how == "watched" else lab["images_per_second"][0]
+            answer = lab["images_per_second"][0] if how in ("shown", "hidden") else watched
             print("BENCH", json.dumps(answer), flush=True)
