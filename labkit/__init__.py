@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from . import figures, hosts
     from .course import datasets
     from .course.check import check, hint, solution
+    from .course.own_exercises import exercise
     from .course.progress_table import progress
     from .course.verdict import Verdict
     from .notebook.lab import Lab
@@ -55,6 +56,7 @@ __all__ = [
     "Verdict",
     "check",
     "datasets",
+    "exercise",
     "figures",
     "hint",
     "hosts",
@@ -172,6 +174,7 @@ _LAZY = {
     "Verdict": (".course.verdict", "Verdict"),
     "check": (".course.check", "check"),
     "datasets": (".course.datasets", ""),
+    "exercise": (".course.own_exercises", "exercise"),
     "figures": (".figures", ""),
     "hint": (".course.check", "hint"),
     "hosts": (".hosts", ""),
