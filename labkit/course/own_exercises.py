@@ -68,7 +68,7 @@ def exercise(id: str, **description: Any) -> Callable[[Trial], Trial]:
     ...     return answer()
     >>> import torch.distributed as dist
     >>> lab["before"] = lambda: (dist.get_rank() - 1) % dist.get_world_size()
-    >>> labkit.check("my1")
+    >>> verdict = labkit.check("my1")
     my1  Name the neighbour before you
     ...
     my1 passed.
