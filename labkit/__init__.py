@@ -38,6 +38,7 @@ if _TYPE_CHECKING:
     from .course.progress_table import progress
     from .course.verdict import Verdict
     from .notebook.lab import Lab
+    from .teaching.classroom import classroom
 
 __version__ = "0.1.0"
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "check",
+    "classroom",
     "datasets",
     "exercise",
     "figures",
@@ -173,6 +175,7 @@ _LAZY = {
     "Lab": (".notebook.lab", "Lab"),
     "Verdict": (".course.verdict", "Verdict"),
     "check": (".course.check", "check"),
+    "classroom": (".teaching.classroom", "classroom"),
     "datasets": (".course.datasets", ""),
     "exercise": (".course.own_exercises", "exercise"),
     "figures": (".figures", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 import labkit
 from labkit.course import catalogue, check, own_exercises
 from tests.support.cells import run_cell
+from tests.support.teaching_page import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "TEACHING.md"
-FILE, CELL = re.findall(
-    r"```python\n((?:\"\"\"Add up|@labkit\.exercise).*?)```", PAGE.read_text("utf-8"), re.DOTALL
-)
+(FILE,), (CELL,) = blocks('"""Add up'), blocks("@labkit.exercise")
 
 
 @pytest.fixture(autouse=True)
