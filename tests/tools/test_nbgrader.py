@@ -1,7 +1,7 @@
 """nbgrader makes an assignment of a notebook of the course, and grades what is handed in.
 
-nbgrader is no part of the lock. ``make test-with WITH=nbgrader TESTS=tests/tools/test_nbgrader.py``
-installs it beside labkit and runs this, and so does CI each night (the job ``nbgrader``).
+nbgrader is no part of the lock. ``.ci/test-with --extra class -- tests/tools/test_nbgrader.py``
+installs it in an environment of its own and runs this, as CI does each night (job ``nbgrader``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(folder: Path, command: str, *args: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("nbgrader") is None, reason="nbgrader is not installed")
+@pytest.mark.skipif(find_spec("nbgrader") is None, reason="nbgrader is not installed: .ci/test-with --extra class")
 def test_both_commands_work_on_a_notebook_of_the_course(tmp_path: Path) -> None:
     from nbgrader.api import Gradebook
 
