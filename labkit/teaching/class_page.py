@@ -75,16 +75,23 @@ def _table(section: Section) -> str:
     rows = "\n".join(_row(row) for row in section.rows)
     return (
         f'<div class="wide" role="region" tabindex="0" aria-label="{caption}">'
-        f"<table><caption{_ALIGNED}>{caption}</caption>\n"
+        f'<table><caption style="text-align: left; font-weight: bold">{caption}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 
 
 def _row(row: Sequence[str]) -> str:
-    first, *others = map(escape, row)
-    cells = "".join(f"<td{_ALIGNED}>{text}</td>" for text in others)
-    return f'<tr><th scope="row"{_ALIGNED}>{first}</th>{cells}</tr>'
+    first, *others = row
+    cells = "".join(f"<td{_whole(text)}>{escape(text)}</td>" for text in others)
+    return f'<tr><th scope="row"{_whole(first)}>{escape(first)}</th>{cells}</tr>'
 
 
+def _whole(text: str) -> str:
+    """Return the style of a cell: what is short, such as a date, is not broken into lines."""
+    return _ALIGNED if len(text) > SHORT else _ALIGNED.replace("left", "left; white-space: nowrap")
+
+
+#: Characters.
+SHORT = 24
 #: JupyterLab sets the cells of tables to the right, as if all were numbers.
 _ALIGNED = ' style="text-align: left"'
