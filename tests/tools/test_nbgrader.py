@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ SOLVED = ("00-1", "00-2")
 def run(folder: Path, command: str, *args: str) -> None:
     """Run a command of nbgrader in the folder of a course."""
     tool = [sys.executable, "-m", "nbgrader", command, *args]
-    environment = {**os.environ, "HOME": str(folder), "LABKIT_RANKS": "2"}
+    # nbgrader runs alembic by its name, as in an environment that is activated.
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    environment = {**os.environ, "HOME": str(folder), "LABKIT_RANKS": "2", "PATH": path}
     done = subprocess.run(tool, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
