@@ -60,8 +60,7 @@ def class_progress(
     Exercises passed by 2 learners in 2 notebooks.
     ada: 6 of 10, at 01
     grace: 1 of 10, at 00
-    A box is a notebook of one learner: the number of exercises passed, darker from one half on and
-    darkest when all have. A frame: worked on last.
+    A box is a notebook of one learner: ...
     """
     check_count(passed, "learners", MAX_LEARNERS)
     check_count(exercises, "notebooks", MAX_NOTEBOOKS)

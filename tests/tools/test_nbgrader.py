@@ -39,7 +39,10 @@ def run(folder: Path, command: str, *args: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("nbgrader") is None, reason="nbgrader is not installed: .ci/test-with --extra class")
+@pytest.mark.skipif(
+    find_spec("nbgrader") is None,
+    reason="nbgrader is not installed: .ci/test-with --extra class",
+)
 def test_both_commands_work_on_a_notebook_of_the_course(tmp_path: Path) -> None:
     from nbgrader.api import Gradebook
 
