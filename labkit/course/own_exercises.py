@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import cloudpickle
 
@@ -34,7 +34,7 @@ _seen: tuple[Any, ...] = ()
 #: Those that cells have defined.
 _of_cells: dict[str, Exercise] = {}
 
-Trial = TypeVar("Trial", bound=Callable[..., Any])
+Trial = Callable[..., Any]
 
 
 def exercise(id: str, **description: Any) -> Callable[[Trial], Trial]:
