@@ -34,9 +34,11 @@ if _TYPE_CHECKING:
     from . import figures, hosts
     from .course import datasets
     from .course.check import check, hint, solution
+    from .course.own_exercises import exercise
     from .course.progress_table import progress
     from .course.verdict import Verdict
     from .notebook.lab import Lab
+    from .teaching.classroom import classroom
 
 __version__ = "0.1.0"
 __all__ = [
@@ -54,7 +56,9 @@ __all__ = [
     "UsageError",
     "Verdict",
     "check",
+    "classroom",
     "datasets",
+    "exercise",
     "figures",
     "hint",
     "hosts",
@@ -171,7 +175,9 @@ _LAZY = {
     "Lab": (".notebook.lab", "Lab"),
     "Verdict": (".course.verdict", "Verdict"),
     "check": (".course.check", "check"),
+    "classroom": (".teaching.classroom", "classroom"),
     "datasets": (".course.datasets", ""),
+    "exercise": (".course.own_exercises", "exercise"),
     "figures": (".figures", ""),
     "hint": (".course.check", "hint"),
     "hosts": (".hosts", ""),

@@ -203,6 +203,10 @@ TRIAL = 20.0
 PAUSE = 900.0
 #: Other kernels change the file of the learner's progress, in milliseconds each.
 PROGRESS_LOCKED = Bound(5.0)
+#: Between looks at the files of a class that a teacher watches: thirty take 0.01 s.
+CLASS_REFRESH = 10.0
+#: A class is watched, unless the teacher says otherwise: a morning.
+CLASS_WATCHED = 4 * 3600.0
 
 # -- %%torchrun -----------------------------------------------------------------------------------
 

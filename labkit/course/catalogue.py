@@ -1,5 +1,7 @@
 """Find an exercise by its id: 03-2 is ``exercises/nb03/ex2.py``, which is loaded when it is needed.
 
+An id that begins with a letter is a teacher's own (``own_exercises``).
+
 A number can have two notebooks, ``11_….ipynb`` and its second half ``11b_….ipynb``: one folder has
 the exercises of both.
 """
@@ -19,6 +21,8 @@ from IPython.core.completer import (
 )
 
 from ..errors import UsageError
+from . import own_exercises
+from .exercise import OWN_ID
 
 if TYPE_CHECKING:
     from .exercise import Exercise
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 _FOLDER, _FILE = re.compile(r"nb(\d\d)"), re.compile(r"ex(\d+)\.py")
 _HOME = Path(__file__).parent / "exercises"
 #: The call of a function that takes an id, up to the cursor; and the id so far.
-_CALL = re.compile(r"""(?:^|[\W_])(?:check|hint|solution)\(\s*["']([\d-]*)$""")
+_CALL = re.compile(r"""(?:^|[\W_])(?:check|hint|solution)\(\s*["']([\w-]*)$""")
 
 
 def numbers() -> list[str]:
@@ -49,10 +53,13 @@ def find(name: object) -> Exercise:
     """Return the exercise with an id such as ``"03-2"``; UsageError says which there are."""
     if not isinstance(name, str):
         raise UsageError(f'An exercise is named by its id, as in "00-1", not {name!r}.')
+    if OWN_ID.fullmatch(name):
+        return own_exercises.find(name)
     own = ids(check_number(name.partition("-")[0], f"exercise {name!r}"))
     if name not in own:
         number, others = name.partition("-")[0], ", ".join(own)
         raise UsageError(f"There is no exercise {name!r}; notebook {number} has {others}.")
+    own_exercises.refuse_hidden(name)
     return _load(name)
 
 
@@ -82,7 +89,8 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     found = _CALL.search(context.line_with_cursor[: context.cursor_position])
     if found is None:
         return SimpleMatcherResult(completions=[])
-    every = (name for number in numbers() for name in ids(number))
+    course = [name for number in numbers() for name in ids(number)]
+    every = [*course, *own_exercises.ids()]
     fit = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
     return SimpleMatcherResult(
         completions=fit, matched_fragment=found[1], ordered=True, suppress=bool(fit)

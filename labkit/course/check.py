@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import re
 import textwrap
@@ -11,7 +12,7 @@ from ..base.rank_names import label
 from ..errors import WIDTH, LabError, UsageError
 from ..notebook import shell
 from . import catalogue, edition, learner
-from .exercise import HINTS, Exercise
+from .exercise import Exercise
 from .judge import judge
 from .progress import Entry, Progress
 from .report import BAD, GOOD, report
@@ -217,13 +218,17 @@ def hint(name: str | None = None) -> None:
         learner.note(exercise.id, Entry.hint)
         return
     said = _said.get(exercise.id, "")
-    while _given[exercise.id] < HINTS:
+    most = len(exercise.hints)
+    while _given[exercise.id] < most:
         text = exercise.hints[_given[exercise.id]]
         _given[exercise.id] += 1
         if not repeats(text, said):
-            _print(f"Hint {_given[exercise.id]} of {HINTS} for {exercise.id}: {text}")
+            _print(f"Hint {_given[exercise.id]} of {most} for {exercise.id}: {text}")
             learner.note(exercise.id, Entry.hint)
             return
+    if exercise.is_own and not exercise.solution:
+        _print(f"There are no{' more' if most else ''} hints for {exercise.id}.")
+        return
     _print(
         f'There are no more hints for {exercise.id}; labkit.solution("{exercise.id}") shows a '
         f'solution, and labkit.solution("{exercise.id}", define=True) defines it.'
@@ -270,12 +275,21 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
     labkit has defined `neighbour` on ranks 0–3: ...
     """
     exercise = _chosen(name, "solution")
-    source = edition.solution(exercise.id)
+    source = _solution_of(exercise)
     if define:
         _print(_define(exercise, source))
     else:
         print(source)
     learner.note(exercise.id, Entry.see_solution)
+
+
+def _solution_of(exercise: Exercise) -> str:
+    """Return the cell that solves an exercise; raise UsageError if there is none."""
+    if not exercise.is_own:
+        return edition.solution(exercise.id)
+    if not exercise.solution.strip():
+        raise UsageError(f"Exercise {exercise.id} came without a solution.")
+    return inspect.cleandoc(exercise.solution)
 
 
 def _chosen(name: str | None, function: str) -> Exercise:
@@ -290,23 +304,25 @@ def _define(exercise: Exercise, source: str) -> str:
     """Run the cell that solves an exercise, on all ranks or in the notebook, or write its file; say
     so in a sentence."""
     first, _, rest = source.partition("\n")
+    whose = "the" if exercise.is_own else "the course's"
     if exercise.where == "file":
         from .in_file import keep
 
         kept = keep(exercise, f"{rest}\n")
         yours = f" Your own file is now {kept}." if kept else ""
         return (
-            f"labkit has written {exercise.answer}: it is now the course's solution of exercise "
+            f"labkit has written {exercise.answer}: it is now {whose} solution of exercise "
             f"{exercise.id}.{yours}"
         )
     if exercise.where == "notebook":
         _define_here(exercise, source)
         where = "in this notebook"
     else:
-        code = f"# The course's solution of {exercise.id}\n{rest}" if first == "%%px" else source
+        comment = f"# {whose.capitalize()} solution of {exercise.id}"
+        code = f"{comment}\n{rest}" if first == "%%px" else source
         where = f"on {_define_on_ranks(code)}"
     return (
-        f"labkit has defined `{exercise.answer}` {where}: it is now the course's solution of "
+        f"labkit has defined `{exercise.answer}` {where}: it is now {whose} solution of "
         f"exercise {exercise.id}, and the cells below can use it."
     )
 

@@ -30,9 +30,9 @@ END_OF_COURSE = """## What you have done
 The table shows every exercise of the course, and the line below it where to go on. You can run \
 `labkit.progress()` in any notebook of your copy."""
 #: The cell that checks an exercise.
-CHECK = re.compile(r"""^labkit\.check\(["'](\d\d-\d+)["']\)""", re.MULTILINE)
+CHECK = re.compile(r"""^labkit\.check\(["']([\w-]+)["']\)""", re.MULTILINE)
 #: The same inside the JSON of a notebook file.
-_CHECK_IN_FILE = re.compile(rb"""labkit\.check\((?:\\"|')(\d\d-\d+)(?:\\"|')\)""")
+_CHECK_IN_FILE = re.compile(rb"""labkit\.check\((?:\\"|')([\w-]+)(?:\\"|')\)""")
 
 
 def problem_of(source: str) -> str | None:

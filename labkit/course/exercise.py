@@ -18,7 +18,10 @@ from .slips import Formula
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
 #: file beside the notebook.
 PLACES = ("ranks", "notebook", "file")
+#: The most hints of an exercise; each of the course has so many.
 HINTS = 3
+#: Ids of the course, and those that teachers give exercises of their own.
+COURSE_ID, OWN_ID = re.compile(r"\d\d-\d+"), re.compile(r"[A-Za-z][\w-]*")
 #: What files end with that are answers: of Python, and of a shell that Slurm starts.
 ENDINGS = (".py", ".sbatch")
 #: Names of failures that others have caused.
@@ -159,7 +162,8 @@ class Exercise:
     Parameters
     ----------
     id
-        ``"03-2"``: the notebook's number and the exercise's.
+        ``"03-2"``: the notebook's number and the exercise's. An exercise of your own has an id
+        that begins with a letter, ``"my1"``.
     title
         As in the notebook.
     answer
@@ -188,13 +192,15 @@ class Exercise:
     setup
         Source that has to run before an answer: what other cells of the notebook define.
     hints
-        Three, each stronger than the one before.
+        Three, each stronger than the one before; an exercise of your own may have fewer.
     seconds
         The time that the trial has; of a file each start of it.
     where
         "ranks", or "notebook" for an answer that needs no ranks, or "file".
     start
         What a file begins as: a file of the course, ``"scripts/single.py"``.
+    solution
+        The cell that solves an exercise of your own; the course's are in its notebooks.
 
     Raises
     ------
@@ -208,7 +214,7 @@ class Exercise:
     answer: str
     trial: Callable[[Any, Here], Any] | Callable[[Any, Any], Any]
     expected: Callable[..., Any]
-    hints: Sequence[str]
+    hints: Sequence[str] = ()
     mistakes: Sequence[Mistake] = ()
     formula: Formula | None = None
     entries: Sequence[str] | Callable[[int], Sequence[str]] = ()
@@ -218,11 +224,14 @@ class Exercise:
     seconds: float = times.TRIAL
     where: str = "ranks"
     start: str = ""
+    solution: str = ""
 
     def __post_init__(self) -> None:
-        number, _, own = self.id.partition("-")
-        if not (len(number) == 2 and number.isdigit() and own.isdigit()):
-            raise ValueError(f'an exercise\'s id is like "03-2", not {self.id!r}')
+        if not (COURSE_ID.fullmatch(self.id) or self.is_own):
+            raise ValueError(
+                f'an exercise\'s id is like "03-2", your own begins with a letter, as "my1" does; '
+                f"not {self.id!r}"
+            )
         if self.where not in PLACES:
             raise ValueError(f"{self.id}: where is one of {', '.join(PLACES)}, not {self.where!r}")
         if (self.where == "file") != bool(self.start):
@@ -232,12 +241,19 @@ class Exercise:
             raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
         if self.where != "ranks" and (self.goals or self.forbids):
             raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")
-        if len(self.hints) != HINTS:
+        if len(self.hints) != HINTS and not self.is_own:
             raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")
+        if len(self.hints) > HINTS:
+            raise ValueError(f"{self.id}: there are at most {HINTS} hints, not {len(self.hints)}")
 
     def labels(self, world_size: int) -> tuple[str, ...]:
         """Return the labels of the items of a rank's list, none if the exercise has none."""
         return tuple(self.entries(world_size) if callable(self.entries) else self.entries)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a teacher's own and none of the course, by its id."""
+        return OWN_ID.fullmatch(self.id) is not None
 
     @property
     def is_python(self) -> bool:

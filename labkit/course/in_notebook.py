@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import UsageError, red
 from ..notebook import shell
 from ..wire.trial import Here, Watched, find, unusable
+from . import own_exercises
 from .exercise import Exercise, Failed
 from .result import Result
 
@@ -123,7 +124,8 @@ def tell(error: BaseException) -> str:
 
 
 def _is_own(filename: str) -> bool:
-    return not filename.startswith((*_OTHERS, "<frozen"))
+    others = filename.startswith((*_OTHERS, "<frozen"))
+    return not others and not own_exercises.is_own(filename)
 
 
 def _context(filename: str, lineno: int) -> list[str]:

@@ -124,7 +124,15 @@ def _send(exercise: Exercise, group: GroupManager, world_size: int) -> Request:
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
     forbids = tuple(exercise.forbids)
     asked = remote_calls.run_trial(exercise.trial, exercise.answer, forbids, ranks, world_size)
-    payload = cloudpickle.dumps((remote_calls.on_rank, (asked,), {}))
+    try:
+        payload = cloudpickle.dumps((remote_calls.on_rank, (asked,), {}))
+    except Exception as error:
+        if not exercise.is_own:
+            raise
+        raise UsageError(
+            f"The trial of exercise {exercise.id} cannot be sent to the ranks ({error}): it may "
+            "use functions, modules and plain values, but not the lab, files or connections."
+        ) from None
     return request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
 
 

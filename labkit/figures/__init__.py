@@ -25,6 +25,7 @@ from .lessons import (
 )
 from .lines import bandwidth, by_ranks, message_cost, scaling
 from .picture import Picture
+from .progress import class_progress
 from .ring import ring_strip
 from .rounds import against_prediction, paired_ratios, step_times, time_and_memory
 from .style import new_figure, style_axes
@@ -39,6 +40,7 @@ __all__ = [
     "before_after",
     "bubble",
     "by_ranks",
+    "class_progress",
     "expected_bars",
     "fit_alpha_beta",
     "gradient_sizes",

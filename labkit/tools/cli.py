@@ -1,4 +1,4 @@
-"""The command line: ``labkit lab | run | test | doctor | new``.
+"""The command line: ``labkit lab | run | test | class | nbgrader | doctor | new``.
 
 Every command imports what it needs when it runs: ``labkit --help`` answers at once.
 """
@@ -173,6 +173,38 @@ def validate_notebooks(
     with _one_sentence():
         notebooks = validate.find(paths or [])
     environment.become(validate.command(notebooks, timeout=timeout))
+
+
+@app.command("class")
+def show_class(
+    folder: Annotated[Path, typer.Argument(help="A folder with one folder per learner.")],
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to this file instead, with a figure.")
+    ] = None,
+    anonymous: Annotated[bool, typer.Option(help="Show numbers in place of names.")] = False,
+) -> None:
+    """Show a class: who is where, what takes most tries, which mistakes are named most."""
+    from ..teaching.classroom import Classroom
+
+    with _one_sentence():
+        found = Classroom(folder, anonymous=anonymous)
+        if html is not None:
+            found.save(html)
+    typer.echo(repr(found) if html is None else f"Page: {html}")
+
+
+@app.command()
+def nbgrader(
+    notebook: Annotated[
+        str, typer.Argument(help="A solved notebook, or the number of one of the course's.")
+    ],
+    output: Annotated[Path, typer.Option(help="Where to write the copy: a file or a folder.")],
+) -> None:
+    """Write a copy of a solved notebook from which nbgrader makes an assignment."""
+    from ..teaching import nbgrader_export
+
+    with _one_sentence():
+        typer.echo(nbgrader_export.write(notebook, output))
 
 
 @app.command()
