@@ -183,12 +183,6 @@ def test_a_reset_and_an_error_are_named_as_what_has_ended_a_group(lab):
     assert "that ended with an error in In[5]: model" in fails(lab, "train(model)", 6)
 
 
-def test_an_error_of_another_kind_stays_as_it_is(lab):
-    run_cell(lab, cell(DDP, 2))
-    end_by_deadlock(lab)
-    assert "shapes cannot be multiplied" in fails(lab, "model.module(torch.ones(5))", 4)
-
-
 # -- a program that ends the group itself -------------------------------------------------------
 
 LEFT = "{} ended the lab's process group; lab.reset() forms it again."
