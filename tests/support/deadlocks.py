@@ -134,22 +134,6 @@ THREADS = [
         after="ticking = False; time.sleep(0.3)",
     ),
     Program(
-        "a thread ticks on a rank that nobody waits for",
-        TICK
-        + """
-        if rank == 3:
-            threading.Thread(target=tick, daemon=True).start()
-        x = torch.ones(1)
-        if rank == 1:
-            dist.recv(x, 0)
-        """,
-        only(1),
-        11,
-        ("rank 0, which has ended its cell",),
-        after="ticking = False; time.sleep(0.3)",
-        sizes=(4,),
-    ),
-    Program(
         "a thread computes on every rank and one skips",
         """
         import threading
@@ -351,21 +335,6 @@ ELSEWHERE = [
         ("rank 0, which has ended its cell",),
     ),
     Program(
-        "a pool maps over two sources of which one sends nothing",
-        """
-        from concurrent.futures import ThreadPoolExecutor
-        xs = torch.zeros(world_size, 1)
-        if rank == 0:
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(lambda r: dist.recv(xs[r], r), range(1, world_size)))
-        elif rank > 1:
-            dist.send(torch.ones(1), 0)
-        """,
-        only(0),
-        6,
-        ("rank 1, which has ended its cell", "recv from rank 1"),
-    ),
-    Program(
         "the end of a with block waits for a task that waits",
         """
         from concurrent.futures import ThreadPoolExecutor
@@ -412,24 +381,6 @@ ELSEWHERE = [
         only(1),
         6,
         ("rank 0, which has ended its cell", "recv from rank 0"),
-        EITHER,
-    ),
-    Program(
-        "a simple queue is read before the message that would fill it is sent",
-        """
-        import queue, threading
-        box = queue.SimpleQueue()
-        def receive():
-            x = torch.zeros(1)
-            dist.recv(x, rank ^ 1)
-            box.put(x)
-        threading.Thread(target=receive, daemon=True).start()
-        answer = box.get()
-        dist.send(answer, rank ^ 1)
-        """,
-        everyone,
-        6,
-        ("recv from rank 0", "recv from rank 1"),
         EITHER,
     ),
     Program(
@@ -498,19 +449,6 @@ GROUPS = [
         ("rank 0", "new_subgroups|new_group"),
     ),
     Program(
-        "a barrier in another group",
-        """
-        rest = dist.new_group(list(range(world_size)))
-        if rank == 0:
-            dist.barrier(group=rest)
-        else:
-            dist.barrier()
-        """,
-        everyone,
-        None,
-        ("line 4", "line 6", "different groups"),
-    ),
-    Program(
         "a message is sent in one group and received in another",
         """
         pair = dist.new_group([0, 1])
@@ -523,19 +461,6 @@ GROUPS = [
         only(0, 1),
         None,
         ("line 5", "line 7", "in group"),
-    ),
-    Program(
-        "three groups of two in a circle, each rank with another one first",
-        """
-        groups = [dist.new_group([r, (r + 1) % world_size]) for r in range(world_size)]
-        x = torch.ones(1)
-        dist.all_reduce(x, group=groups[rank])
-        dist.all_reduce(x, group=groups[rank - 1])
-        """,
-        everyone,
-        4,
-        ("different groups",),
-        sizes=(4,),
     ),
 ]
 
@@ -643,32 +568,6 @@ MESSAGES = [
         5,
         ("for rank 0", "recv from rank 0"),
     ),
-    Program(
-        "send_object_list without a receiver",
-        """
-        if rank == 1:
-            dist.send_object_list(["weights"], 0)
-        """,
-        only(1),
-        3,
-        ("for rank 0", "of send_object_list"),
-    ),
-    Program(
-        "a receive in a group of those who were not told of it",
-        """
-        halves = [dist.new_group(list(range(0, world_size, 2))),
-                  dist.new_group(list(range(1, world_size, 2)))]
-        x = torch.ones(1)
-        if rank == 2:
-            dist.recv(x, 0, group=halves[0])
-        if rank == 0:
-            dist.send(x, 2)
-        """,
-        only(0, 2),
-        None,
-        ("line 6", "line 8"),
-        sizes=(4,),
-    ),
 ]
 
 STORES = [
@@ -745,30 +644,6 @@ MISMATCHES = [
         ("different ranks as the destination of reduce",),
     ),
     Program(
-        "another root of gather",
-        """
-        x = torch.ones(1)
-        root = 0 if rank == 0 else 1
-        out = [torch.zeros(1) for _ in range(world_size)] if rank == root else None
-        dist.gather(x, out, root)
-        """,
-        only(0, 1),
-        5,
-        ("different ranks as the destination of gather",),
-    ),
-    Program(
-        "another root of scatter",
-        """
-        x = torch.ones(1)
-        root = min(rank, 1)
-        parts = [torch.zeros(1) for _ in range(world_size)] if rank == root else None
-        dist.scatter(x, parts, root)
-        """,
-        only(0, 1),
-        5,
-        ("different ranks as the source of scatter",),
-    ),
-    Program(
         "rows of all_to_all_single are counted wrong on one rank",
         """
         sends, takes = [2] * world_size, [3 if rank == 0 else 2] * world_size
@@ -807,16 +682,6 @@ MISMATCHES = [
         ("all_gather",),
         EITHER,
         errors=(Deadlock, RankDied, RankError),
-    ),
-    Program(
-        "gather_object without its destination",
-        """
-        if rank:
-            dist.gather_object({"loss": 0.1}, None, 0)
-        """,
-        but(0),
-        3,
-        ("rank 0, which has ended its cell", "of gather_object"),
     ),
     Program(
         "a rank skips monitored_barrier that has an hour",
@@ -1032,34 +897,6 @@ HANDLES = [
 
 ERRORS = [
     Program(
-        "a rank catches an error and goes on without the call",
-        """
-        x = torch.ones(1)
-        for batch in range(3):
-            try:
-                if rank == 0 and batch == 1:
-                    raise ValueError("bad sample")
-                dist.all_reduce(x)
-            except ValueError:
-                print("skipped")
-        """,
-        but(0),
-        7,
-        ("rank 0, which has ended its cell", "fewer times"),
-    ),
-    Program(
-        "a rank asks for input",
-        """
-        if rank == 0:
-            name = input("name? ")
-        dist.barrier()
-        """,
-        but(0),
-        4,
-        (r"^rank 0: LabError: input\(\) asks the user", r"waited in In\[7\], line 4 for rank 0"),
-        errors=(RankError,),
-    ),
-    Program(
         "a thread of a rank ends by sys.exit before it sends",
         """
         import sys, threading
@@ -1161,17 +998,6 @@ JOINING = [
         but(1),
         3,
         ("rank 1, which has ended its cell", "returns when all world_size ranks have called it"),
-    ),
-    Program(
-        "rank 0 meets at a port, the others at a file",
-        """
-        where = f"tcp://127.0.0.1:{port}" if rank == 0 else f"file://{path}"
-        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=world_size)
-        """,
-        everyone,
-        3,
-        ("init_process_group",),
-        EITHER,
     ),
     Program(
         "rank 0 believes in a smaller world",
