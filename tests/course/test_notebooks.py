@@ -231,19 +231,6 @@ def test_exercises(path: Path) -> None:
     assert rule(book(*FOUR, *solved("04-5")), path) == []
 
 
-def test_exercises_of_two_halves(path: Path) -> None:
-    rule = RULES["has_exercises_that_can_be_checked"]
-    first = book(*(cell for k in (1, 2, 3, 6) for cell in solved(f"04-{k}")))
-    second = [cell for k in (4, 5, 7, 8) for cell in solved(f"04-{k}")]
-    nbformat.write(first, path.with_name("04_ring.ipynb"))
-    path = path.with_name("04b_tree.ipynb")
-    assert rule(book(*second), path) == []
-    for wrong in (second[:-3], [*second[3:], *second[:3]], FOUR, [*second, *solved("04-1")]):
-        (found,) = rule(book(*wrong), path)
-        assert found.startswith("its exercises are")
-    assert "['04-4', '04-5', '04-7', '04-8']" in rule(book(*second[:-3]), path)[0]
-
-
 @pytest.mark.parametrize(
     ("cells", "problem"),
     [

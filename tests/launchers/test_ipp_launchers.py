@@ -4,7 +4,6 @@ What ipyparallel's own tests of a cluster ask of its launchers, asked of ours.
 """
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ import tempfile
 import ipyparallel as ipp
 import psutil
 import pytest
-from ipyparallel.cluster import ClusterManager
 from traitlets.config import Config
 
 from labkit.launch.ipp_launchers import LabkitEngineSetLauncher
@@ -210,36 +208,11 @@ def test_the_users_arguments_win_and_the_output_outlives_the_engines(new_cluster
     assert engines.state == controller.state == "after"
 
 
-def test_the_files_of_a_profile_win_too(new_cluster, tmp_path):
-    (tmp_path / "profile").mkdir()
-    (tmp_path / "profile" / "ipcontroller_config.py").write_text("c.HeartMonitor.period = 200")
-    cluster = new_cluster()
-    cluster.start_controller_sync()
-    with cluster.connect_client_sync():
-        controller = cluster.controller
-    cluster.stop_controller_sync()
-    assert "Heartmonitor beating every 200ms" in controller.get_output()
-
-
 def test_an_engine_is_there_before_its_heart_has_beaten(new_cluster):
     cluster = new_cluster(controller_args=["--HeartMonitor.period=3600000"])
     with cluster as client:
         client.wait_for_engines(2, timeout=SECONDS)
         assert client[:].apply_sync(where)[1][1]
-
-
-def test_a_controller_with_an_address_is_reached_there(new_cluster):
-    cluster = new_cluster(controller_ip="127.0.0.1", n=1)
-    with cluster as client:
-        info = asyncio.run(cluster.controller.get_connection_info())["client"]
-        assert info["interface"] == "tcp://127.0.0.1"
-        assert client.ids == [0]
-
-
-def test_two_clusters_are_strangers_to_each_other(new_cluster):
-    with new_cluster() as one, new_cluster(n=1) as two:
-        assert (len(one), len(two)) == (2, 1)
-        assert not set(one[:].apply_sync(os.getpid)) & set(two[:].apply_sync(os.getpid))
 
 
 def test_whoever_waits_hears_that_engines_crashed(new_cluster, tmp_path, monkeypatch):
@@ -252,34 +225,6 @@ def test_whoever_waits_hears_that_engines_crashed(new_cluster, tmp_path, monkeyp
 
 
 # -- reached from elsewhere ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["dict", "file"])
-def test_a_restored_cluster_signals_and_stops_what_another_started(new_cluster, form, eventually):
-    async def play():
-        cluster = new_cluster()
-        async with cluster as client:
-            root = cluster.engine_set.warm.root
-            if form == "dict":
-                other = ipp.Cluster.from_dict(json.loads(json.dumps(cluster.to_dict())))
-            else:
-                other = ipp.Cluster.from_file(cluster.cluster_file)
-            assert other.controller.process.pid == cluster.controller.process.pid
-            assert list(other.engines) == list(cluster.engines)
-            assert other.engine_set.n == cluster.engine_set.n
-            assert other.engine_launcher_class is cluster.engine_launcher_class
-            assert other.to_dict() == cluster.to_dict()
-            result = sleep(client)
-            await other.signal_engines(signal.SIGUSR1)
-            assert interrupted(result)
-            assert "Completed registration with id 1" in other.engine_set.get_output()
-            await other.stop_cluster()
-            while cluster.controller.state != "after" or cluster.engine_set.state != "after":
-                await asyncio.sleep(0.01)
-            # Nobody uses the warm process any more.
-            assert not root.exists()
-
-    asyncio.run(asyncio.wait_for(play(), 2 * SECONDS))
 
 
 #: Finds a cluster by its file, uses it, and starts its engines afresh.
@@ -320,17 +265,3 @@ def test_a_cluster_whose_owner_has_ended_is_not_running(new_cluster, caplog):
     assert other.controller is None
     assert other.engines == {}
     assert "not running: Process" in caplog.text
-
-
-def test_a_manager_notices_that_a_cluster_was_stopped(new_cluster, tmp_path):
-    async def play():
-        manager = ClusterManager()
-        folder = str(tmp_path / "profile")
-        cluster = await new_cluster().start_cluster()
-        (found,) = manager.load_clusters(profile_dir=folder).values()
-        assert found.engine_set.n == 2
-        await cluster.stop_cluster()
-        while manager.load_clusters(profile_dir=folder):
-            await asyncio.sleep(0.01)
-
-    asyncio.run(asyncio.wait_for(play(), 2 * SECONDS))

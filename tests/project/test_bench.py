@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shlex
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
-import pytest
 import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench import __main__ as bench
 from tests.bench import measurements
-from tests.bench.child import BenchError, Child, time_to_answer
+from tests.bench.child import time_to_answer
 from tests.bench.claim import Claim, alternate, median_ratio
 from tests.bench.measurements import Benchmark
 
@@ -108,80 +104,6 @@ def test_measurements_alternate_and_change_places():
     assert out == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
 
-def test_a_program_that_does_not_answer_is_ended_in_time():
-    began = time.monotonic()
-    with (
-        pytest.raises(BenchError, match=r"no answer within 0 s"),
-        Child(python("import time; time.sleep(60)"), seconds=0.3) as child,
-    ):
-        child.answer()
-    assert time.monotonic() - began < 10
-    assert not psutil.pid_exists(child.process.pid)
-
-
-def test_what_a_program_leaves_behind_is_ended():
-    orphan = (
-        "import subprocess, sys\n"
-        "p = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'],\n"
-        "                     start_new_session=True)\n"
-        "print('BENCH', p.pid, flush=True)"
-    )
-    with Child(python(orphan), seconds=10) as child:
-        pid = child.answer()
-        assert psutil.pid_exists(pid)
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-def test_a_program_can_be_asked_again_and_again():
-    double = "import sys\nfor line in sys.stdin: print('BENCH', 2 * int(line), flush=True)"
-    with Child(python(double), seconds=10) as child:
-        assert [child.ask(1), child.ask(21)] == [2, 42]
-    assert child.process.returncode == 0
-
-
-def test_programs_get_the_same_variables_whatever_runs_this(monkeypatch, tmp_path):
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    env = bench.environment(str(tmp_path))
-    assert "RANK" not in env
-    assert env["OMP_NUM_THREADS"] == "1"
-    assert env["PATH"] == os.environ["PATH"]
-
-
-class Trained:
-    """Stands in for the program that trains watched: gives the same answer again and again."""
-
-    def __init__(self, *ranks: float) -> None:
-        self.took = {"cores": 3, "wall": 2.0, "ranks": ranks, "notebook": 0.02}
-
-    def __enter__(self) -> Trained:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def ask(self, steps: int) -> dict:
-        return self.took
-
-
-def measured_watch(monkeypatch, *seconds: float) -> Claim:
-    monkeypatch.setattr(measurements, "Child", lambda *_, **__: Trained(*seconds))
-    (watch,) = [one for one in measurements.BENCHMARKS if one.claim.name == "watch"]
-    return watch.measure(watch.claim, 1, {})
-
-
-@pytest.mark.parametrize(("seconds", "verdict"), [(0.009, "ok"), (0.011, "over")])
-def test_the_watch_is_judged_by_its_share_of_the_processors(monkeypatch, seconds, verdict):
-    claim = measured_watch(monkeypatch, *[seconds] * 4)
-    assert claim.figure == pytest.approx((4 * seconds + 0.02) / 6.0)
-    assert claim.verdict == verdict
-
-
-def test_a_rank_that_nobody_watched_is_no_cheap_watch(monkeypatch):
-    with pytest.raises(BenchError, match="was not watched"):
-        measured_watch(monkeypatch, 0.009, 0.009, 0.0, 0.009)
-
-
 def app() -> typer.Typer:
     out = typer.Typer()
     out.command()(bench.main)
@@ -193,33 +115,6 @@ def test_an_unknown_claim_is_refused_with_the_names_of_all():
     assert result.exit_code == 2
     assert "nope" in result.output
     assert [name for name in bench.NAMES if name not in result.output] == []
-
-
-def test_the_command_line_runs_what_was_chosen(monkeypatch, tmp_path):
-    slow = fake(CLAIM, nap(0.2), nap(0))
-    other = fake(replace(CLAIM, name="other"), nap(0), nap(0.2))
-    monkeypatch.setattr(bench, "BENCHMARKS", (slow, other))
-    monkeypatch.setattr(bench, "NAMES", ["nap", "other"])
-    monkeypatch.setattr(bench, "warm_up", lambda: None)
-    path = tmp_path / "out.json"
-    result = CliRunner().invoke(app(), ["--only", "nap", "--rounds", "1", "--json", str(path)])
-    assert result.exit_code == 1, result.output
-    (claim,) = json.loads(path.read_text())["claims"]
-    assert claim["name"] == "nap"
-    assert claim["verdict"] == "over"
-    assert len(claim["measurements"]["a"]) == 1
-
-
-def test_cells_are_compared_pair_by_pair_and_their_processor_time_is_told():
-    answers = [
-        {"seconds": [[1.0, 30.0], [2.0, 60.0]], "processors": [0.01, 0.04]},
-        {"seconds": [[2.0, 9.0], [4.0, 10.0]], "processors": [0.03, 0.12]},
-    ]
-    claim = measurements.judge_cells(CLAIM, answers)
-    assert claim.figure == 0.5
-    assert claim.measurements["a"] == [1.0, 30.0, 2.0, 9.0]
-    assert claim.measurements["processors of b"] == [0.04, 0.12]
-    assert claim.note == "0.25 × in time of processors, 20 ms per cell instead of 80"
 
 
 def test_the_readmes_claims_are_there_with_their_bounds():

@@ -5,25 +5,21 @@ from __future__ import annotations
 import io
 import json
 import re
-import socket
 import sys
 import textwrap
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
 import pytest
 import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tests.bench.child import BenchError
 from tests.bench.peers import __main__ as bench
-from tests.bench.peers import bounds, compare, figure, install, measure, table
+from tests.bench.peers import bounds, install, measure, table
 from tests.bench.peers.measure import Left, Said, Session
 from tests.bench.peers.peer import PEERS, Peer
-from tests.bench.peers.processes import listeners, off_loopback, processor_time
 from tests.bench.peers.result import Result
 
 SERVE = "import sys, time; sys.path.insert(0, {programs!r}); from protocol import answer, serve\n"
@@ -120,88 +116,6 @@ def test_every_peer_is_a_row_whatever_it_does(tmp_path):
     }  # fmt: skip
 
 
-def test_a_start_that_fails_later_costs_its_own_cells_only(tmp_path):
-    four = "assert sys.argv[1] != '4', 'four is too many'\n" + textwrap.dedent(SLOW.code)
-    code, shown, document = run(tmp_path, QUICK, fake("four", four))
-    assert code == 0, shown
-    labkit, failing = document["peers"]
-    assert labkit["errors"] == {}
-    assert "four is too many" in failing["errors"]["4 ranks"]
-    assert set(failing["errors"]) == {"4 ranks", "skip", "left"}  # those have four ranks as well
-
-
-def test_what_was_measured_is_kept_when_somebody_ends_the_bench(tmp_path, monkeypatch):
-    def leave(peer, env):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(measure, "left", leave)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, QUICK)
-    (labkit,) = json.loads((tmp_path / "peers.json").read_text())["peers"]
-    assert labkit["medians"]["skipped collective s"]["skip"] < 5
-
-
-def test_a_launcher_whose_ranks_end_is_started_and_then_called():
-    launcher = fake(
-        "launcher",
-        """
-        answer(time.time())
-        if sys.argv[2] == "idle":
-            time.sleep(60)
-        serve(lambda: time.sleep(0.001), None)
-        """,
-        stays=False,
-    )
-    with compare.variables(launcher) as env:
-        taken = measure.session(launcher, 4, env)
-    assert 0 < taken.start_processors < 1
-    assert min(taken.calls) >= 0.001
-    assert 0 <= taken.call_processors < 0.01
-
-
-def test_nothing_that_a_killed_program_leaves_outlives_the_look():
-    orphan = fake(
-        "orphan",
-        """
-        import socket, subprocess
-        code = "import socket, time; s = socket.create_server(('', 0)); print(); time.sleep(60)"
-        orphan = subprocess.Popen(
-            [sys.executable, "-S", "-uc", code], stdout=subprocess.PIPE, start_new_session=True
-        )
-        orphan.stdout.readline()
-        own = socket.create_server(("127.0.0.1", 0))
-        answer(time.time())
-        serve(None, None)
-        """,
-    )
-    with compare.variables(orphan) as env:
-        left = measure.left(orphan, env)
-    assert left.processes == 2
-    assert left.seconds is None
-    assert left.after["0.6"] == {"processes": 1, "listeners": 1, "off loopback": 1}
-    assert len(left.listeners) == 2
-    assert len(left.names) == 1
-    assert left.names[0].startswith("python")
-    assert not [p for p in psutil.process_iter() if "create_server" in " ".join(command_of(p))]
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def test_a_kernel_with_nothing_left_is_not_watched_to_the_end(monkeypatch):
-    monkeypatch.setattr(measure, "LOOKS", (5.0, 30.0))
-    began = time.monotonic()
-    with compare.variables(QUICK) as env:
-        left = measure.left(QUICK, env)
-    assert time.monotonic() - began < 20
-    assert left.seconds is not None
-    assert left.after["30"] == {"processes": 0, "listeners": 0, "off loopback": 0}
-
-
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -226,30 +140,6 @@ def test_only_what_names_the_fault_counts_as_said(monkeypatch, lines, words):
         assert words in said.words
         assert 2 <= said.seconds <= 1 + len(heard)
         assert "before" not in said.text
-
-
-def test_a_program_cannot_end_strangers_processes(tmp_path):
-    env = measure.settle(sys.executable, {"PATH": "/usr/bin"}, str(tmp_path))
-    first = Path(env["PATH"].split(":")[0])
-    assert {path.name for path in first.iterdir()} == {"pkill", "killall"}
-    assert env["HOME"] == env["TMPDIR"] == str(tmp_path)
-
-
-def test_listeners_are_told_by_the_interface():
-    with socket.create_server(("127.0.0.1", 0)) as near, socket.create_server(("", 0)) as far:
-        here = listeners([psutil.Process()])
-        assert f"127.0.0.1:{near.getsockname()[1]}" in here
-        assert f"0.0.0.0:{far.getsockname()[1]}" in off_loopback(here)
-    assert off_loopback(["127.0.0.1:1", "::1:1", "::ffff:127.0.0.1:1"]) == []
-    assert off_loopback(["192.0.2.2:1", ":::1"]) == ["192.0.2.2:1", ":::1"]
-
-
-def test_processor_time_counts_a_process_to_less_than_a_hundredth_of_a_second():
-    me = psutil.Process()
-    before, began = processor_time([me]), time.process_time()
-    while time.process_time() < began + 0.005:
-        pass
-    assert 0.004 < processor_time([me]) - before < 0.5
 
 
 NOTHING = {"processes": 0, "listeners": 0, "off loopback": 0}
@@ -296,93 +186,12 @@ def test_two_starts_that_are_near_are_told_apart_by_processor_time():
     assert claim.note.endswith("time of processors decides")
 
 
-def test_a_script_is_no_rival_for_the_start():
-    assert "start" not in verdicts(result("labkit", 2.0, 3.0), result("torchrun", 1.0, 1.0))
-
-
-def test_a_labkit_that_could_not_be_measured_fails():
-    nothing = Result(PEERS[0], errors={"install": "no disk"})
-    assert set(verdicts(nothing).values()) == {"failed"}
-    assert {claim.error for claim in bounds.judge([nothing])} == {"no disk"}
-
-
-def test_the_table_says_what_was_seen():
-    error = Said(0.2, "[rank0]: RuntimeError: [/a/pair.cc:5] closed")
-    text = table.markdown(
-        [
-            result("labkit", 2.04, 3.0),
-            result("torchrun", 5.0, 9.0, said={"skip": [Said(None)], "skip-end": [error]}),
-            Result(PEERS[-1], errors={"install": "not installed: a | b\nNo solution found"}),
-        ],
-        [4, 16],
-    )  # fmt: skip
-    head, rule, labkit, torchrun, ray, _, *ways = text.splitlines()
-    assert (
-        len({re.sub(r"\\\|", "", line).count("|") for line in (head, rule, labkit, torchrun, ray)})
-        == 1
-    )
-    assert "| 2.0 s (CPU 3.0 s) |" in labkit
-    assert "| 4.5 ms (CPU 10 ms) |" in labkit
-    assert "1.0 s: “rank 0 waits for rank 1”" in labkit
-    assert "nothing (after 0.2 s)" in labkit
-    assert "| a new run |" in torchrun
-    assert "nothing in 60 s; if rank 1 ends: 0.2 s: “RuntimeError: closed”" in torchrun
-    assert r"not installed: a \| b … No solution found" in ray
-    assert len(ways) == 3
-
-
-def test_a_quotation_is_the_same_in_every_run():
-    log = "E1123 20:47:43.199000 23394 torch/api.py:836] RuntimeError: [/a/pair.cc:561] closed"
-    assert table.shorten(log) == "RuntimeError: closed"
-    long = "Timeout waiting for responses to 0798037a-a426-4a70-854b-85dd25968ac8"
-    assert table.shorten(long) == "Timeout waiting for responses to …"
-    assert len(table.shorten("word " * 100)) <= table.QUOTED
-
-
-def test_the_figure_has_every_peer_and_says_who_has_no_cell(tmp_path):
-    results = [result("labkit", 2, 3), result("torchrun", 5, 9), Result(PEERS[-1])]
-    figure.draw(results, [4, 16], tmp_path / "peers.png")
-    assert (tmp_path / "peers.png").stat().st_size > 10_000
-    assert (tmp_path / "peers.svg").read_text().startswith("<?xml")
-
-
-def test_a_peer_that_cannot_be_installed_says_why(monkeypatch, tmp_path):
-    monkeypatch.setattr(install, "ENVIRONMENTS", tmp_path)
-    monkeypatch.setattr(install, "run", refuse)
-    with pytest.raises(BenchError, match="no such package"):
-        install.install("nope")
-
-
-def refuse(command: list[str]) -> str:
-    raise BenchError("not installed: no such package")
-
-
-def test_a_command_that_fails_is_told_by_its_last_words():
-    with pytest.raises(BenchError, match="not installed: the reason"):
-        install.run([sys.executable, "-S", "-c", "import sys; sys.exit('the reason')"])
-
-
 def test_what_is_installed_is_pinned_and_leaves_torch_to_the_lock():
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", install.PINS.read_text(), re.M))
     assert {peer.installs for peer in PEERS if peer.installs} <= set(pinned)
     locked = dict(re.findall(r"^([\w.-]+)==(\S+)", install.LOCK.read_text(), re.M))
     assert set(pinned) & set(locked) == set()
     assert set(install.BESIDE) <= set(locked)
-
-
-def test_every_peer_has_a_program_and_every_program_a_peer():
-    folder = Path(PROGRAMS)
-    programs = {path.stem for path in folder.glob("*.py")} - {"__init__", "protocol"}
-    assert programs == {peer.program for peer in PEERS}
-
-
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.installs], ids=lambda p: p.name)
-def test_an_installed_peer_has_the_locks_torch(peer, monkeypatch):
-    if not Path(peer.python()).exists():
-        pytest.skip("not installed; `make bench-peers` does that")
-    monkeypatch.undo()
-    (torch,) = re.findall(r"^torch==(\S+)", install.LOCK.read_text(), re.M)
-    assert install.versions(peer.python())["torch"] == torch
 
 
 def test_an_unknown_peer_is_refused_with_the_names_of_all():

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from tests.gpu import record, test_seen_on_nccl
+from tests.gpu import record
 from tests.gpu.run import pack
 from tests.gpu.run.report import Report
 from tests.gpu.run.result import Item, Step
@@ -60,12 +60,6 @@ def folder(tmp_path: Path) -> Path:
     a_report().save(out)
     pack.pack(out, tmp_path / "back")
     return tmp_path / "back"
-
-
-def test_a_report_is_found_beside_the_archive_and_in_it(folder):
-    whole = record.read(folder)
-    (folder / "report.json").unlink()
-    assert record.read(folder) == whole
 
 
 @pytest.mark.parametrize(
@@ -126,16 +120,6 @@ def test_what_was_seen_is_added_once(folder, tmp_path):
     assert record.add_seen(found, path) == 0
     assert json.loads(path.read_text()) == seen
     assert record.by_hand(found) == ["deadlocks-2: other: assert 1 == 2 where"]
-
-
-@pytest.mark.parametrize(("row", "same"), [(RIGHT, True), (WRONG, False)])
-def test_a_row_passes_if_the_fake_shows_the_same_and_fails_if_not(row, same):
-    row = {"test": "t", **row}
-    if same:
-        test_seen_on_nccl.test_a_program_ends_as_it_was_seen_to_end(row)
-    else:
-        with pytest.raises(AssertionError):
-            test_seen_on_nccl.test_a_program_ends_as_it_was_seen_to_end(row)
 
 
 def test_a_cell_that_shows_something_else_on_nccl_fails_on_the_fake(monkeypatch):

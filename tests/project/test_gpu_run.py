@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 import tomllib
-import zipfile
 from pathlib import Path
 
 import nbformat
@@ -19,7 +16,7 @@ from nbformat import NotebookNode
 from typer.testing import CliRunner
 
 from tests.bench.child import is_alive
-from tests.gpu import fatbin, wheels
+from tests.gpu import wheels
 from tests.gpu.run import __main__ as command
 from tests.gpu.run import children, course, pack, plan, prepare, report, testing
 from tests.gpu.run.budget import CLOSING, Budget
@@ -154,58 +151,6 @@ def test_a_test_that_hangs_is_named_and_the_rest_runs_without_it(tmp_path):
     assert "test_behind" in (tmp_path / "some.2.jsonl").read_text()
 
 
-#: Ctrl-C ends the test that hangs and not the run of them.
-GOES_ON = """
-import os, time
-def test_hangs():
-    try: time.sleep(600)
-    except KeyboardInterrupt: raise AssertionError("stopped") from None
-def test_behind():
-    if not os.path.exists("been"):
-        open("been", "w").close()
-        time.sleep(600)
-"""
-
-
-def test_what_begins_while_a_test_that_hangs_is_ended_does_not_hang(tmp_path):
-    step = run_tests(tmp_path, GOES_ON, plenty(), silence=8.0)
-    states = {item.name.rpartition("::")[2]: (item.state, item.why) for item in step.items}
-    assert states["test_hangs"][0] == "failed"
-    assert "stopped" in states["test_hangs"][1]
-    assert states["test_behind"] == ("passed", "")
-
-
-def test_what_is_not_reached_is_named_as_not_run(tmp_path):
-    stop, began = threading.Event(), tmp_path / "began"
-    source = (
-        "import pathlib, time\n"
-        "def test_a(): pass\n"
-        f"def test_b(): pathlib.Path({str(began)!r}).touch(); time.sleep(600)\n"
-        "def test_c(): pass\n"
-    )
-
-    def watch() -> None:
-        while not began.exists():
-            time.sleep(0.1)
-        stop.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    step = run_tests(tmp_path, source, plenty(), stop=stop)
-    found = [(item.name.rpartition("::")[2], item.state) for item in step.items]
-    assert found == [("test_a", "passed"), ("test_b", "not run"), ("test_c", "not run")]
-    assert [item.why for item in step.items[1:]] == ["stopped", "stopped"]
-
-
-def test_what_was_observed_is_in_the_report(tmp_path):
-    source = (
-        "def test_a(record_property):\n"
-        "    record_property('observed', {'cell': 'x', 'lines': (1,)})\n"
-        "    assert False\n"
-    )
-    (item,) = run_tests(tmp_path, source, plenty()).items
-    assert item.more == {"observed": {"cell": "x", "lines": [1]}}
-
-
 def test_tests_that_cannot_be_read_are_a_failure(tmp_path):
     (tmp_path / "some.1.jsonl").write_text('{"collected": ["of the run before"]}\n')
     step = run_tests(tmp_path, "import nothing_of_this_name", plenty())
@@ -243,12 +188,6 @@ def test_both_plans_hold_every_notebook_on_one_and_four_ranks_and_each_piece_onc
             found = [p for piece in pieces if piece.kind == "course" and piece.ranks == ranks
                      for p in course.notebooks(piece.what)]  # fmt: skip
             assert sorted(found) == sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-
-
-def test_plan_b_begins_with_ranks_that_share_a_gpu_and_plan_a_with_one_rank():
-    assert [p.key for p in plan.PLANS["b"][:3]] == ["probe-2", "probe-4", "deadlocks-2"]
-    assert plan.PLANS["a"][0] is plan.ONE_RANK
-    assert not any(piece.needs_nccl for piece in plan.PLANS["a"])
 
 
 def test_the_first_pieces_of_a_plan_fit_into_their_minutes():
@@ -362,15 +301,6 @@ def run_one(tmp_path: Path, stored: NotebookNode, **options) -> Item:
     return step.items[0]
 
 
-def test_a_notebook_passes_though_its_output_differs_and_the_cells_are_listed(
-    tmp_path, monkeypatch
-):
-    labkit_run(monkeypatch, book(cell("a", said("2"))))
-    item = run_one(tmp_path, book(cell("a", said("1"))))
-    assert (item.state, item.why, item.more["against"]) == ("passed", "", "stored")
-    assert [one["cell"] for one in item.more["differences"]] == [1]
-
-
 @pytest.mark.parametrize(
     ("cells", "code", "by", "why"),
     [
@@ -385,24 +315,6 @@ def test_a_notebook_that_fails_says_why(tmp_path, monkeypatch, cells, code, by, 
     item = run_one(tmp_path, book(cell("a", said("1"))))
     assert item.state == "failed"
     assert why in item.why
-
-
-@pytest.mark.parametrize(("by", "why"), [("stop", "stopped"), ("time", "the time was over")])
-def test_a_notebook_that_was_cut_off_has_not_run(tmp_path, monkeypatch, by, why):
-    """It says nothing of the notebook, and a later command runs it."""
-    labkit_run(monkeypatch, book(cell("a", said("1"))), 0, by)
-    item = run_one(tmp_path, book(cell("a", said("1"))), seconds=100.0)
-    assert (item.state, item.why) == ("not run", why)
-
-
-def test_another_runs_copies_are_compared_with_where_there_are_some(tmp_path, monkeypatch):
-    labkit_run(monkeypatch, book(cell("a", said("2"))))
-    other = tmp_path / "other" / "notebooks"
-    other.mkdir(parents=True)
-    nbformat.write(book(cell("a", said("2"))), other / "07_some.4.ipynb")
-    item = run_one(tmp_path, book(cell("a", said("1"))), against=tmp_path / "other")
-    assert item.more["against"] == str(tmp_path / "other")
-    assert item.more["differences"] == ()
 
 
 def test_one_rank_is_not_compared_with_four(tmp_path, monkeypatch):
@@ -465,13 +377,6 @@ def test_the_table_stays_within_what_a_machine_shows():
     assert text.count("-- failed") == 1
 
 
-def test_what_fails_with_the_same_sentence_is_one_line():
-    items = [Item(f"t/u.py::t[{i}]", "failed", why="no\nNCCL") for i in range(5)]
-    assert report.failures([Step("tables-2", items)]) == [
-        "tables-2: t[0], t[1], t[2] and 2 more: no NCCL"
-    ]
-
-
 def test_a_saved_report_is_read_again(tmp_path):
     found = example()
     found.save(tmp_path)
@@ -525,30 +430,6 @@ def test_a_large_archive_is_cut_and_notebooks_are_left_out_first(tmp_path, monke
     assert sorted(p.name for p in target.iterdir()) == ["report.json", pack.ARCHIVE]
 
 
-def test_a_run_that_is_cut_off_has_packed_what_there_was(tmp_path):
-    source, target = tmp_path / "out", tmp_path / "packed"
-    source.mkdir()
-    code = (
-        "import time\nfrom pathlib import Path\nfrom tests.gpu.run import pack\n"
-        f"source = Path({str(source)!r})\n"
-        f"with pack.packed(source, Path({str(target)!r}), every=0.05):\n"
-        "    (source / 'a.log').write_text('early')\n    time.sleep(600)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    try:
-        while True:
-            with contextlib.suppress(FileNotFoundError):
-                pack.unpack(target, tmp_path / "back")
-            if (tmp_path / "back/a.log").exists():
-                break
-            assert child.poll() is None
-            time.sleep(0.05)
-    finally:
-        child.kill()
-        child.wait()
-    assert (tmp_path / "back/a.log").read_text() == "early"
-
-
 # -- the command --------------------------------------------------------------------------------
 
 
@@ -586,18 +467,6 @@ def invoke(*arguments: str):
 
 def saved(folder: Path) -> dict:
     return json.loads((folder / "home/out/report.json").read_text())
-
-
-def test_the_most_valuable_comes_first(tmp_path, runs):
-    done = invoke("--out", str(tmp_path / "out"))
-    assert done.exit_code == PASSED, done.output
-    assert runs[:8] == ["machine", "probe 2", "probe 4", f"deadlocks-2 {plan.DEADLOCKS}",
-                        "figures precision 1", "figures overlap 2",
-                        f"deadlocks-4 {plan.DEADLOCKS}", f"tables-2 {plan.TABLES}"]  # fmt: skip
-    assert [step["name"] for step in saved(tmp_path)["steps"]] == [p.key for p in plan.PLANS["b"]]
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.json", "table.txt",
-                                                             pack.ARCHIVE}  # fmt: skip
-    assert "plan b; " in done.output
 
 
 def test_ranks_that_nccl_cannot_serve_are_named_as_not_run(runs, monkeypatch):
@@ -650,55 +519,6 @@ def test_a_second_run_goes_on_with_what_the_first_has_left(tmp_path, runs, half_
     assert len(runs) == 3
 
 
-def test_what_has_never_begun_comes_before_what_was_cut_off(runs, half_a_course):
-    half_a_course("--piece", "course-4")
-    assert invoke("--resume", "--piece", "course-4", "--piece", "start-1").exit_code == PASSED
-    assert runs[1:] == ["figures start 1", f"course-4: {len(plan.FIRST) - 1}"]
-
-
-def failing(monkeypatch: pytest.MonkeyPatch, fails: str, *, preloaded: bool = False) -> None:
-    """With an NCCL that was brought, let a question fail, or only where that is preloaded; without
-    it torch's is there."""
-    whole = command.ask
-    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
-
-    def ask(module, *arguments, env, **options):
-        if " ".join([module, *arguments]) == fails and (not preloaded or "LD_PRELOAD" in env):
-            return {"error": "undefined symbol"}
-        found = whole(module, *arguments, env=env, **options)
-        if module == "machine" and "LD_PRELOAD" not in env:
-            found["nccl"] = "2.28.9"
-        return found
-
-    monkeypatch.setattr(command, "ask", ask)
-
-
-def test_where_nccl_cannot_share_the_gpu_plan_a_goes_on_with_torchs_own(
-    tmp_path, runs, monkeypatch
-):
-    failing(monkeypatch, "probe 2")
-    done = invoke()
-    assert done.exit_code == FAILED
-    report = saved(tmp_path)
-    assert (report["plan"], report["machine"]["nccl"]) == ("a", "2.28.9")
-    names = [step["name"] for step in report["steps"]]
-    assert names == ["probe-2", *(piece.key for piece in plan.PLANS["a"])]
-    assert {step["state"] for step in report["steps"][1:]} == {"passed"}
-    runs.clear()
-    assert invoke("--plan", "b", "--resume").exit_code == FAILED  # it knows, and nothing is left
-    assert runs == ["machine", "machine"]
-
-
-def test_where_nccl_serves_two_ranks_and_not_four_what_needs_four_is_named(
-    tmp_path, runs, monkeypatch
-):
-    failing(monkeypatch, "probe 4")
-    assert invoke().exit_code == FAILED
-    states = {step["name"]: step["state"] for step in saved(tmp_path)["steps"]}
-    assert states["deadlocks-2"] == states["course-1"] == "passed"
-    assert states["deadlocks-4"] == states["course-4"] == states["start-4"] == "not run"
-
-
 def test_a_piece_that_breaks_the_runner_is_a_failure_and_the_next_one_runs(
     tmp_path, runs, monkeypatch
 ):
@@ -710,23 +530,6 @@ def test_a_piece_that_breaks_the_runner_is_a_failure_and_the_next_one_runs(
     assert done.exit_code == FAILED
     assert "course-4: course-4: ValueError: zip() argument 2 is longer" in done.output
     assert runs[-1] == "figures start 1"
-
-
-def test_an_nccl_that_cannot_be_loaded_is_left_out(runs, monkeypatch):
-    failing(monkeypatch, "machine", preloaded=True)
-    done = invoke("--piece", "start-1")
-    assert done.exit_code == PASSED
-    assert "the NCCL that was brought cannot be loaded: undefined symbol" in done.output
-
-
-def test_the_answer_of_a_program_is_found_before_a_late_warning(tmp_path, monkeypatch):
-    def run(arguments, *, log, **_):
-        log.write_text('loading\n{"figure": "start"}\nWarning: [1, 2]\n3\n')
-        return children.Ended(0, 1.0, "itself", ())
-
-    monkeypatch.setattr(children, "run", run)
-    answer = command.ask("figures", "start", folder=tmp_path, env={}, seconds=5, stop=None)
-    assert answer == {"figure": "start"}
 
 
 def test_what_has_no_time_left_is_named(tmp_path, runs):
@@ -747,102 +550,7 @@ def test_a_wrong_name_is_refused_in_one_sentence(runs, arguments, sentence):
     assert runs == []
 
 
-def test_an_nccl_from_the_wheels_takes_the_place_of_torchs(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_RANKS", "3")
-    monkeypatch.setattr(command, "HOME", tmp_path)
-    (tmp_path / "nccl").mkdir()
-    library = tmp_path / "nccl" / prepare.NCCL
-    library.touch()
-    assert "LD_PRELOAD" not in command.environment("s", gpu=True)  # an environment of its own
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
-    env = command.environment("s", gpu=True)
-    assert env["LD_PRELOAD"] == str(library)
-    assert "LABKIT_RANKS" not in env
-    env = command.environment("s", gpu=False)  # there too: it has to load
-    assert (env["CUDA_VISIBLE_DEVICES"], env["LD_PRELOAD"]) == ("", str(library))
-    assert env[command.FAKE] == "fake"
-
-
-def test_make_hands_on_what_was_said_and_nothing_else():
-    def made(*arguments: str, **env: str) -> str:
-        done = subprocess.run(
-            ["make", "-n", "test-gpu", "WHEELS=w", "PYTHON=python", *arguments],
-            cwd=ROOT, env={**outside, **env}, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return " ".join(done.stdout.split())
-
-    # As in a shell: a make that runs these tests would have its own say.
-    outside = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    plain = 'python -m tests.gpu.run.prepare "w"'
-    assert made(OUT="shell", GPU="0", ARGS="--no-tests") == plain
-    assert made("OUT=o", "GPU=0", "AGAINST=a", "ARGS=--jobs 2") == (
-        f'{plain} --out "o" --no-gpu --against "a" --jobs 2'
-    )
-
-
 # -- wheels -------------------------------------------------------------------------------------
-
-LOCK = """\
-# made by hand
-big==1.0 \\
-    --hash=sha256:aa
-    # via torch
-both==1.0 ; python_full_version < '3.12' \\
-    --hash=sha256:bb
-    # via
-    #   labkit (pyproject.toml)
-    #   small
-both==2.0 ; python_full_version >= '3.12' \\
-    --hash=sha256:cc
-    # via
-    #   labkit (pyproject.toml)
-    #   small
-deep==1.0 \\
-    --hash=sha256:dd
-    # via both
-small==1.0 \\
-    --hash=sha256:ee
-    # via
-    #   top
-    #   torch
-tool==1.0 \\
-    --hash=sha256:ff
-    # via labkit (pyproject.toml:dev)
-top==1.0 \\
-    --hash=sha256:11
-    # via labkit (pyproject.toml)
-torch==2.0 \\
-    --hash=sha256:22
-    # via
-    #   labkit (pyproject.toml)
-    #   top
-windows==1.0 ; sys_platform == 'win32' \\
-    --hash=sha256:33
-    # via top
-"""
-
-
-def test_the_wheels_are_what_is_asked_for_and_needs_without_torchs_own():
-    found = wheels.chosen(LOCK, ["top", "torch"], "3.12")
-    assert list(found) == ["both", "deep", "small", "top"]
-    assert found["both"] == "both==2.0 \\\n    --hash=sha256:cc\n"
-    assert "both==1.0" in wheels.chosen(LOCK, ["top"], "3.11")["both"]
-    assert list(wheels.chosen(LOCK, ["top"], "3.12", {"torch", "both"})) == ["small", "top"]
-
-
-def test_a_file_says_what_the_machine_has(tmp_path):
-    assert wheels.names("# a comment\nNumPy  typing_extensions # and\n\nrich\n") == [
-        "numpy", "typing-extensions", "rich"
-    ]  # fmt: skip
-    there = wheels.names((ROOT / "tests/gpu/there.txt").read_text())
-    assert {"torch", "numpy", wheels.NCCL} <= set(there)
-    assert not {"ipython", "ipykernel", "ipyparallel", "pyzmq", "nbval"} & set(there)
-    typer = pytest.importorskip("typer")
-    app = typer.Typer()
-    app.command()(wheels.main)
-    done = CliRunner().invoke(app, [str(tmp_path / "w"), "--there", str(tmp_path / "none.txt")])
-    assert done.exit_code == 2
-    assert "none.txt:Nosuchfile" in "".join(done.output.replace("│", "").split())  # it is wrapped
 
 
 def test_the_lock_gives_what_the_tests_and_notebooks_need_and_no_torch():
@@ -854,36 +562,6 @@ def test_the_lock_gives_what_the_tests_and_notebooks_need_and_no_torch():
     assert not {"torch", "torchvision", "triton", "sympy", "nvidia-cublas", wheels.NCCL} & found
     assert not {"ruff", "mypy", "uv", "playwright"} & found
     assert list(wheels.chosen(lock, [wheels.NCCL], "3.12")) == [wheels.NCCL]
-
-
-def fat_binary(payloads: dict[int, bytes]) -> bytes:
-    entries = b""
-    for capability, payload in payloads.items():
-        header = fatbin.ENTRY.pack(2, 0, 64, len(payload)).ljust(fatbin.CAPABILITY, b"h")
-        entries += (header + capability.to_bytes(4, "little")).ljust(64, b"h") + payload
-    return fatbin.HEADER.pack(0xBA55ED50, 1, 16, len(entries)) + entries
-
-
-def test_a_library_for_one_gpu_keeps_all_but_the_code_for_others(tmp_path):
-    def library(other: bytes) -> bytes:
-        text = b"host code, and the magic word by chance: " + fatbin.MAGIC + bytes(60)
-        one = fat_binary({80: other * 40, 90: b"N" * 50, 100: other * 8})
-        return text + one + b"between" + fat_binary({90: b"M" * 24, 75: other * 16}) + b"end"
-
-    code = bytearray(library(b"x"))
-    assert fatbin.clear_others(code, 90) == 74
-    assert code == library(b"\0")
-    before = bytes(code)
-    with pytest.raises(ValueError, match=r"no code for compute capability 12\.0"):
-        fatbin.clear_others(code, 120)
-    assert code == before
-    wheel = tmp_path / "nccl.whl"
-    with zipfile.ZipFile(wheel, "w") as content:
-        content.writestr(f"nvidia/lib/{prepare.NCCL}", library(b"x"))
-        content.writestr("nvidia/header.h", "long")
-    fatbin.shrink(wheel, prepare.NCCL, 90)
-    prepare.lay_nccl(wheel, tmp_path / "laid")
-    assert (tmp_path / "laid" / prepare.NCCL).read_bytes() == library(b"\0")
 
 
 def test_parts_are_small_enough_and_are_joined_again(tmp_path):
@@ -905,14 +583,3 @@ def test_parts_are_small_enough_and_are_joined_again(tmp_path):
         prepare.gather(tmp_path / "parts", tmp_path / "joined")
     found = prepare.gather(tmp_path / "parts", tmp_path / "joined", partial=True)
     assert {path.name for path in found} == {"b.whl", "c.whl", "d.whl"}
-
-
-@pytest.mark.parametrize("folder", ["none", "."])
-def test_a_folder_without_wheels_is_refused_in_one_sentence(tmp_path, folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.run.prepare", str(tmp_path / folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith("test-gpu: There ")
-    assert done.stderr.count("\n") == 1

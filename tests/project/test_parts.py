@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-
-import pytest
 import yaml
 
 from tests.support import parts, schedule
@@ -20,11 +15,6 @@ def test_every_file_belongs_to_a_part_and_every_path_of_a_part_has_files():
         for start in starts:
             own = [p for p in belongs if p.startswith(start) and belongs[p] == name]
             assert own, f"no file of part {name} is at {start}"
-
-
-def test_a_file_in_no_part_is_told():
-    with pytest.raises(ValueError, match=r"tests/new/test_it\.py belongs to no part of the tests"):
-        parts.part_of("tests/new/test_it.py")
 
 
 def test_ci_runs_a_share_with_each_commit_and_every_part_each_night():
@@ -43,38 +33,6 @@ def test_make_lists_a_part_all_of_them_or_what_there_is(capsys):
     assert capsys.readouterr().out == ""  # pytest has its own list then
     assert parts.main(["answer"]) == 2
     assert "the parts of the tests are unit, answers, course," in capsys.readouterr().err
-
-
-def test_make_runs_the_part_that_is_said():
-    # A make of its own, not a part of one that runs this.
-    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    dry = subprocess.run(
-        ["make", "--dry-run", "test", "PART=answers"],
-        cwd=parts.ROOT,
-        env={**environment, "CI": ""},
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    assert re.search(r"python -m tests\.support\.parts answers\)", dry.stdout), dry.stdout
-
-
-@pytest.mark.parametrize(
-    ("test", "piece"),
-    [
-        ("tests/course/test_answers.py::test_the_stub_is_known[12-4]", "12"),
-        ("tests/course/test_answers.py::test_a_wrong_answer_is_named[12-4-saves_nothing]", "12"),
-        ("tests/course/test_on_the_stand_in.py::test_shows[03_ring]", "test_shows[03_ring"),
-        ("tests/ranks/test_correct_programs.py::test_a_program[2 ranks: a thread]", "2"),
-        ("tests/ranks/test_faults.py::test_a_fault_is_named[4-a rank skips]", "4"),
-        ("tests/ranks/test_random_programs.py::test_no_verdict_is_wrong[3-faulty]", "3"),
-        ("tests/ranks/test_faults.py::test_every_row", ""),
-        ("tests/ranks/test_lab.py::test_two[2-a]", ""),
-    ],
-)
-def test_a_long_file_is_several_pieces_of_work(test: str, piece: str) -> None:
-    file = test.partition("::")[0]
-    assert schedule.piece_of(test) == f"{file} {piece}".strip()
 
 
 def test_what_takes_long_is_there_and_begins_first() -> None:

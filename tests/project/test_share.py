@@ -30,13 +30,6 @@ def test_eight_turns_run_everything_once_but_what_only_test_all_runs():
     assert not any(share.runs(mutant, n) for n in TURNS)
 
 
-def test_tests_that_may_build_on_one_another_stay_together():
-    ids = [f"tests/tools/test_doctor.py::test_{i}" for i in range(20)]
-    runs = [[share.runs(test, n) for test in ids] for n in TURNS]
-    assert all(len(set(row)) == 1 for row in runs)
-    assert sum(row[0] for row in runs) == 2  # a quarter of eight turns
-
-
 def test_costly_cells_of_a_notebook_take_turns_together_and_the_others_run(monkeypatch):
     def cell(number: int, *tags: str) -> SimpleNamespace:
         node = {"metadata": {"tags": list(tags)} if tags else {}}

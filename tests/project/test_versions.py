@@ -95,11 +95,6 @@ def test_python_3_11_is_the_oldest():
     assert oldest_python(PYPROJECT) == "3.11"
 
 
-def test_a_line_that_is_no_entry_is_refused():
-    with pytest.raises(ValueError, match="not a line of a lock"):
-        read_lock("torch>=2\n")
-
-
 # -- bounds, and the CI jobs that try them ------------------------------------------------------
 
 
@@ -274,18 +269,3 @@ def test_the_lower_bounds_are_installed_exactly_when_asked_to(test_with, tmp_pat
     assert len(wanted) == len(DEPENDENCIES)
     assert any("--constraint" in call for call in calls)
     assert calls[-1] == "python -m pytest tests/unit/wire"
-
-
-def test_bounds_are_left_only_when_asked_to(test_with, tmp_path):
-    calls = test_with("--beyond", "torch==2.99", "--", "tests/unit/wire", "-x")
-    (folder,) = (tmp_path / "build").iterdir()
-    (resolve,) = [call for call in calls if call.startswith("uv pip compile")]
-    assert f"--override build/{folder.name}/wanted.txt" in resolve
-    assert "--constraint" not in resolve
-    assert calls[-1] == "python -m pytest tests/unit/wire -x"
-
-
-def test_without_other_versions_the_lock_is_tested_on_that_python(test_with, tmp_path):
-    calls = test_with()
-    assert [folder.name for folder in (tmp_path / "build").iterdir()] == ["with-python3.11"]
-    assert calls[-1] == "python -m pytest tests/unit tests/ranks"

@@ -1,11 +1,8 @@
 """Remote calls on ranks, and what a start that fails says."""
 
-import os
-import signal
 import subprocess
 import sys
 
-import psutil
 import pytest
 
 import labkit
@@ -13,7 +10,7 @@ from labkit import LabError
 from labkit.base import times
 from labkit.launch import ipp_launchers, launcher
 from labkit.wire import remote_calls
-from tests.conftest import descendants, warm_processes
+from tests.conftest import descendants
 from tests.support.cells import inside
 from tests.support.events import HANG_SECONDS
 
@@ -29,13 +26,6 @@ def test_each_engine_may_have_a_remote_call_of_its_own(lab4):
     asked = dict(zip(lab4.engine_ids, calls, strict=True))
     no = "no function"
     assert inside(lab4).cluster.remote_call(asked) == [no, no, "missing", no]
-
-
-def test_a_remote_call_that_fails_names_the_rank(lab4):
-    with pytest.raises(LabError, match=r"^rank 3: OSError: "):
-        inside(lab4).cluster.remote_call(
-            {lab4.engine_ids[3]: remote_calls.open_store("192.0.2.1", 1.0)}
-        )
 
 
 def test_a_remote_call_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
@@ -73,17 +63,6 @@ def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):
     with pytest.raises(LabError, match=r"Rank 1 ended at start-up .*; its log ends:"):
         labkit.start(2)
     assert descendants() == []
-
-
-def test_a_killed_controller_is_no_leak(eventually):
-    lab = labkit.start(2)
-    below = descendants()
-    (warm,) = warm_processes()
-    others = [p for p in below if p.pid not in lab.run(os.getpid) and p != warm]
-    _guard, controller = sorted(others, key=lambda process: process.create_time())
-    controller.send_signal(signal.SIGKILL)
-    lab.stop()
-    assert psutil.wait_procs(below, timeout=HANG_SECONDS)[1] == []
 
 
 def test_the_controller_is_forked_once_before_ipyparallel_is_imported():

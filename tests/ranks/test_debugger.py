@@ -148,14 +148,6 @@ def test_a_rank_in_the_debugger_is_waited_for(px, lab, person):
     assert "ranks 0–3: 4.0" in out
 
 
-def test_a_rank_keeps_its_turn_until_it_goes_on(px, person):
-    person.answers = ["p rank", "c"] * 4
-    out = px("breakpoint()\nrank")
-    assert prompts(person) == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert person.shown[1::2] == [f"{rank}\n" for rank in range(4)]
-    assert "rank 3: 3" in out
-
-
 def test_ranks_that_step_into_a_collective_wait_for_the_others_at_their_prompts(px, person):
     person.answers = ["n", "n", "n", "n", "n", "n", "n", "n", "c", "c", "c", "c"]
     out = px(f"breakpoint()\n{SUM}")

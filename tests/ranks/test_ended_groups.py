@@ -28,18 +28,6 @@ from torch.distributed.tensor import Shard, distribute_tensor
 mesh = init_device_mesh("cpu", (2, world_size // 2), mesh_dim_names=("dp", "tp"))
 x = distribute_tensor(torch.arange(4.0), mesh["tp"], [Shard(0)])
 """
-TRAINER = (
-    DDP
-    + """
-class Trainer:
-    def __init__(self):
-        self.model, self.parts = model, {"head": DDP(nn.Linear(4, 2))}
-    def step(self, model):
-        train(model)
-trainer = Trainer()
-del model
-"""
-)
 
 
 @pytest.fixture
@@ -78,8 +66,6 @@ USES = {
         MODELS + "bn = DDP(nn.BatchNorm1d(4))\ntrain(bn)",
         "with torch.no_grad(): bn(torch.rand(8, 4))",
         f"RuntimeError: bn (DDP, made in In[2]) {ENDED}: bn = DDP(bn.module), or run In[2] again."),
-    "DDP in an object": (TRAINER, "trainer.step(trainer.model)", "RuntimeError: trainer.model "
-                         f"(DDP, made in In[2]) {ENDED}: trainer.model = DDP("),
     "DDP in a list": (DDP + "\nmodels = [model]\ndel model", "train(models[0])",
                       f"RuntimeError: models[0] (DDP, made in In[2]) {ENDED}: models[0] = DDP("),
     "DDP in a sub-group": (
@@ -90,7 +76,6 @@ USES = {
         DDP + "\nloss = model(torch.rand(8, 4)).sum()", "loss.backward()",
         f"RuntimeError: model (DDP, made in In[2]) {ENDED}: model = DDP(model.module), or run"),
     "FSDP": (FSDP, "train(net)", f"net (FSDP, made in In[2]) {ENDED}: run In[2] again."),
-    "a part of FSDP": (FSDP, "net[0](torch.rand(8, 4))", f"net (FSDP, made in In[2]) {ENDED}"),
     "a sub-group": ("pair = dist.new_group()", "dist.all_reduce(torch.ones(1), group=pair)",
                     f"ValueError: pair (sub-group, made in In[2]) {ENDED}: run In[2] again."),
     "objects in a sub-group": (
@@ -181,12 +166,6 @@ def test_a_reset_and_an_error_are_named_as_what_has_ended_a_group(lab):
     with pytest.raises(labkit.RankError, match="out of step"):
         run_cell(lab, cell("if rank: w = dist.all_reduce(torch.ones(1), async_op=True)\n1 / 0", 5))
     assert "that ended with an error in In[5]: model" in fails(lab, "train(model)", 6)
-
-
-def test_an_error_of_another_kind_stays_as_it_is(lab):
-    run_cell(lab, cell(DDP, 2))
-    end_by_deadlock(lab)
-    assert "shapes cannot be multiplied" in fails(lab, "model.module(torch.ones(5))", 4)
 
 
 # -- a program that ends the group itself -------------------------------------------------------

@@ -60,33 +60,24 @@ MISSING = r"is missing \(or goes to another rank\)"
 FAULTS = [
     skipped(
         "a rank skips all_reduce",
-        "dist.all_reduce(x)",
-        r"all_reduce \(float32 \[3\], collective \d+\)",
-        "rank 0, which has ended",
-        before="x = torch.ones(3)",
+        "dist.all_reduce(x)", r"all_reduce \(float32 \[3\], collective \d+\)",
+        "rank 0, which has ended", before="x = torch.ones(3)",
     ),
     Fault(
         "a rank names another group on the same line",
         "own = dist.new_group([0])\n"
         "dist.all_reduce(torch.ones(1), group=own if rank == 0 else None)",
-        ("rank 0, which has ended", "Rank 0 made this call in another group"),
-        but(0),
-        3,
+        ("rank 0, which has ended", "Rank 0 made this call in another group"), but(0), 3,
     ),
     Fault(
         "a rank returns early",
         "def step():\n    if rank == 1:\n        return\n"
         "    dist.all_reduce(torch.ones(1))\nstep()",
-        (CONDITION, "rank 1, which has ended its cell"),
-        but(1),
-        5,
+        (CONDITION, "rank 1, which has ended its cell"), but(1), 5,
     ),
     skipped(
         "a rank skips barrier",
-        "dist.barrier()",
-        r"rank 0 waits in barrier \(collective",
-        calls=[0],
-        stuck=only(0),
+        "dist.barrier()", r"rank 0 waits in barrier \(collective", calls=[0], stuck=only(0),
     ),
     skipped(
         "the source skips broadcast",
@@ -95,10 +86,7 @@ FAULTS = [
     ),
     skipped(
         "a receiver skips broadcast",
-        "dist.broadcast(torch.ones(2), 0)",
-        "for rank 1",
-        by=1,
-        stuck=None,
+        "dist.broadcast(torch.ones(2), 0)", "for rank 1", by=1, stuck=None,
     ),
     skipped("the destination skips gather", "dist.gather(torch.ones(1), None, 0)", "for rank 0"),
     Fault(
@@ -106,22 +94,16 @@ FAULTS = [
         "if rank != 1:\n"
         "    out = [torch.ones(1) for _ in range(world_size)] if rank == 0 else None\n"
         "    dist.gather(torch.ones(1), out, 0)",
-        (CONDITION, "for rank 1"),
-        None,
-        4,
+        (CONDITION, "for rank 1"), None, 4,
     ),
     skipped("the source skips scatter", "dist.scatter(torch.ones(1), None, 0)", "scatter"),
     skipped(
         "a rank skips reduce",
-        "dist.reduce(torch.ones(1), 0)",
-        r"reduce \(float32 \[1\]",
-        by=1,
-        stuck=None,
+        "dist.reduce(torch.ones(1), 0)", r"reduce \(float32 \[1\]", by=1, stuck=None,
     ),
     skipped(
         "a rank skips all_gather",
-        "dist.all_gather(out, torch.ones(1))",
-        r"all_gather \(float32 \[1\]",
+        "dist.all_gather(out, torch.ones(1))", r"all_gather \(float32 \[1\]",
         before="out = [torch.ones(1) for _ in range(world_size)]",
     ),
     skipped(
@@ -136,8 +118,7 @@ FAULTS = [
     ),
     skipped(
         "a rank skips all_gather_object",
-        "dist.all_gather_object(out, rank)",
-        "of all_gather_object",
+        "dist.all_gather_object(out, rank)", "of all_gather_object",
         before="out = [None] * world_size",
     ),
     skipped(
@@ -148,21 +129,19 @@ FAULTS = [
     Fault(
         "another collective on one rank",
         "x = torch.ones(4)\nif rank == 1:\n    dist.broadcast(x, 0)\nelse:\n    dist.all_reduce(x)",
-        (ORDER, "all_reduce", "broadcast"),
-        None,
+        (ORDER, "all_reduce", "broadcast"), None,
     ),
     Fault(
         "another order on one rank",
         "x = torch.ones(4)\nif rank == 1:\n    dist.barrier()\n    dist.all_reduce(x)\nelse:\n"
         "    dist.all_reduce(x)\n    dist.barrier()",
-        (ORDER, "line 4", "line 7"),
-        None,
+        (ORDER, "line 4", "line 7"), None,
     ),
     Fault(
         "another shape on one rank",
         "dist.all_reduce(torch.ones(100 if rank == 1 else 3))",
         (r"different shapes|shapes or types probably differ", r"float32 \[100\]"),
-        error=(Deadlock, RankDied),  # gloo aborts a rank that gets more than it has room for
+        error=(Deadlock, RankDied),
     ),
     Fault(
         "another type on one rank",
@@ -173,82 +152,58 @@ FAULTS = [
     Fault(
         "two sources",
         "dist.broadcast(torch.ones(2), rank % 2)",
-        ("different ranks as the source of broadcast", "root 0", "root 1"),
-        None,
-        2,
+        ("different ranks as the source of broadcast", "root 0", "root 1"), None, 2,
     ),
     Fault(
         "a loop is shorter on one rank",
         "x = torch.ones(2)\nfor batch in range(3 if rank == 0 else 5):\n    dist.all_reduce(x)",
-        (FEWER, "Rank 0 made"),
-        but(0),
-        4,
+        (FEWER, "Rank 0 made"), but(0), 4,
     ),
     Fault(
         "a rank has fewer batches for DDP",
         "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))\n"
         "for batch in range(2 if rank == 1 else 4):\n    model(torch.ones(1, 4)).sum().backward()",
-        (STEPS, "of backward"),
-        but(1),
-        4,
+        (STEPS, "of backward"), but(1), 4,
     ),
     Fault(
         "a rank does not wrap its model",
         "model = torch.nn.Linear(4, 2)\nif rank == 0:\n"
         "    model = torch.nn.parallel.DistributedDataParallel(model)",
-        ("of DistributedDataParallel", "rank 0 waits"),
-        only(0),
-        4,
+        ("of DistributedDataParallel", "rank 0 waits"), only(0), 4,
     ),
     Fault(
         "nobody receives",
-        "if rank == 0:\n    dist.send(torch.ones(1), 1)",
-        (MISSING, "send to rank 1"),
-        only(0),
-        3,
+        "if rank == 0:\n    dist.send(torch.ones(1), 1)", (MISSING, "send to rank 1"), only(0), 3,
     ),
     Fault(
         "nobody sends",
-        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x, 0)",
-        (MISSING, "recv from rank 0"),
-        only(1),
-        4,
+        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x, 0)", (MISSING, "recv from rank 0"),
+        only(1), 4,
     ),
     Fault(
         "nobody sends to one that takes from any",
-        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x)",
-        ("recv from any rank",),
-        only(1),
-        4,
+        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x)", ("recv from any rank",), only(1), 4,
     ),
     Fault(
         "both send first",
         "x = torch.ones(1)\npeer = rank ^ 1\ndist.send(x, peer)\ndist.recv(x, peer)",
-        (SEND_FIRST, "wait for one another"),
-        everyone,
-        4,
+        (SEND_FIRST, "wait for one another"), everyone, 4,
     ),
     Fault(
         "both receive first",
         "x = torch.ones(1)\npeer = rank ^ 1\ndist.recv(x, peer)\ndist.send(x, peer)",
-        ("waits to receive before it sends",),
-        everyone,
-        4,
+        ("waits to receive before it sends",), everyone, 4,
     ),
     Fault(
         "a ring of sends",
         "x = torch.ones(1)\ndist.send(x, (rank + 1) % world_size)\n"
         "dist.recv(x, (rank - 1) % world_size)",
-        (SEND_FIRST,),
-        everyone,
-        3,
+        (SEND_FIRST,), everyone, 3,
     ),
     Fault(
         "isend is waited for before the receive",
         "x = torch.ones(1)\nwork = dist.isend(x, rank ^ 1)\nwork.wait()\ndist.recv(x, rank ^ 1)",
-        (SEND_FIRST,),
-        everyone,
-        4,
+        (SEND_FIRST,), everyone, 4,
     ),
     Fault(
         "the tags differ",
@@ -261,38 +216,27 @@ FAULTS = [
         "one send too many",
         "x = torch.ones(1)\nif rank == 0:\n    for _ in range(3):\n        dist.send(x, 1)\n"
         "elif rank == 1:\n    for _ in range(2):\n        dist.recv(x, 0)",
-        (MISSING,),
-        only(0),
-        5,
+        (MISSING,), only(0), 5,
     ),
     Fault(
         "a collective here, a receive there",
         "x = torch.ones(1)\nif rank == 0:\n    dist.recv(x, 1)\nelse:\n    dist.all_reduce(x)",
-        ("Some ranks wait in a collective, others for a message",),
-        everyone,
+        ("Some ranks wait in a collective, others for a message",), everyone,
     ),
     Fault(
         "an asynchronous all_reduce that one rank never starts",
         "x = torch.ones(1)\nwork = dist.all_reduce(x, async_op=True) if rank else None\n"
         "if work:\n    work.wait()",
-        (CONDITION, "all_reduce"),
-        but(0),
-        5,
+        (CONDITION, "all_reduce"), but(0), 5,
     ),
     skipped(
         "a rank skips monitored_barrier",
-        "dist.monitored_barrier()",
-        "monitored_barrier",
-        by=1,
-        stuck=but(1),
+        "dist.monitored_barrier()", "monitored_barrier", by=1, stuck=but(1),
     ),
     skipped(
         "a member skips its group's all_reduce",
-        "dist.all_reduce(torch.ones(1), group=pair)",
-        "for rank 1",
-        before="pair = dist.new_group([0, 1])",
-        calls=[0],
-        stuck=only(0),
+        "dist.all_reduce(torch.ones(1), group=pair)", "for rank 1",
+        before="pair = dist.new_group([0, 1])", calls=[0], stuck=only(0),
     ),
     Fault(
         "each rank makes only its own group",
@@ -301,63 +245,48 @@ FAULTS = [
             r"Cause: Rank 0 made the group of ranks 0–1 where rank 1 made that of rank 1: every",
             r"has to call new_group for every group, in the same order",
         ),
-        only(0),
-        2,
+        only(0), 2,
     ),
     Fault(
         "two groups in different order",
         "a = dist.new_group([0, 1])\nb = dist.new_group([0, 1])\nx = torch.ones(1)\n"
         "if rank < 2:\n    for g in (a, b) if rank == 0 else (b, a):\n"
         "        dist.all_reduce(x, group=g)",
-        ("collectives of different groups", r"in group \d+ of ranks 0–1"),
-        only(0, 1),
-        7,
+        ("collectives of different groups", r"in group \d+ of ranks 0–1"), only(0, 1), 7,
     ),
     Fault(
         "a cell for some ranks calls on all",
-        "dist.barrier()",
-        (r"The cell ran without rank\w* ", "not asked to run the cell"),
-        only(0),
-        2,
-        ranks=lambda n: [0],
+        "dist.barrier()", (r"The cell ran without rank\w* ", "not asked to run the cell"), only(0),
+        2, ranks=lambda n: [0],
     ),
     skipped(
         "a functional collective",
-        "y = funcol.all_reduce(torch.ones(2), 'sum', dist.group.WORLD) + 1",
-        "all_reduce",
+        "y = funcol.all_reduce(torch.ones(2), 'sum', dist.group.WORLD) + 1", "all_reduce",
         before="import torch.distributed._functional_collectives as funcol",
     ),
     Fault(
         "the error is caught and the next call made",
         "import contextlib\nif rank:\n    with contextlib.suppress(RuntimeError):\n"
         "        dist.all_reduce(torch.ones(1))\n    dist.barrier()",
-        (CONDITION,),
-        but(0),
-        5,
+        (CONDITION,), but(0), 5,
     ),
     Fault(
         "an error on one rank before the call",
         "if rank == 1:\n    raise ValueError('boom')\ndist.barrier()",
-        ("^rank 1: ValueError: boom", "waited in In\\[7\\], line 4 for rank 1"),
-        but(1),
-        4,
+        ("^rank 1: ValueError: boom", "waited in In\\[7\\], line 4 for rank 1"), but(1), 4,
         error=RankError,
     ),
     Fault(
         "an error on one rank in the middle of a loop",
         "x = torch.ones(1)\nfor i in range(9):\n    dist.all_reduce(x)\n"
         "    if rank == 0 and i == 4:\n        1 / 0",
-        ("^rank 0: ZeroDivisionError", "waited in In\\[7\\], line 4 for rank 0"),
-        but(0),
-        4,
+        ("^rank 0: ZeroDivisionError", "waited in In\\[7\\], line 4 for rank 0"), but(0), 4,
         error=RankError,
     ),
     Fault(
         "sys.exit on one rank",
         "import sys\nif rank == 0:\n    sys.exit(3)\ndist.all_reduce(torch.ones(1))",
-        ("^rank 0: SystemExit: sys.exit\\(3\\) ended the cell in In\\[7\\], line 4",),
-        but(0),
-        5,
+        ("^rank 0: SystemExit: sys.exit\\(3\\) ended the cell in In\\[7\\], line 4",), but(0), 5,
         error=RankError,
     ),
     Fault(
@@ -365,8 +294,7 @@ FAULTS = [
         "import os, signal\nif rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
         "dist.barrier()",
         (r"^rank 1 ended with signal 9 \(SIGKILL\)", r"lab.restart\(ranks=\[1\]\) replaces it"),
-        error=RankDied,
-        dead=1,
+        error=RankDied, dead=1,
     ),
     Fault(
         "a segmentation fault",
@@ -376,24 +304,20 @@ FAULTS = [
             r"bad memory access in C or C\+\+ code\. "
             r"Rank 0 crashed in ctypes\.string_at, In\[7\], line 4\.",
         ),
-        error=RankDied,
-        dead=0,
+        error=RankDied, dead=0,
     ),
     Fault(
         "abort in C++",
         "import os\nif rank == 1:\n    os.abort()\ndist.all_reduce(torch.ones(1))",
         (r"^rank 1 ended with signal 6 \(SIGABRT\)", r"Rank 1 crashed in In\[7\], line 4\."),
-        error=RankDied,
-        dead=1,
+        error=RankDied, dead=1,
     ),
     Fault(
         "os._exit",
         "import os\nif rank == 1:\n    os._exit(3)\ndist.all_reduce(torch.ones(1))",
-        (r"^rank 1 ended with exit code 3",),
-        error=RankDied,
-        dead=1,
+        (r"^rank 1 ended with exit code 3",), error=RankDied, dead=1,
     ),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -64,20 +64,6 @@ def test_a_call_that_prints_or_fails_is_told_to_the_end(lab4, heard, capsys):
         lab4.run(lambda: 1 / 0, ranks=[2])
 
 
-def test_the_end_is_told_where_there_is_output(lab4, heard):
-    run_cell(lab4, "if rank == 1: print('one')\nif rank == 2: display(2)\nif rank == 3: 3")
-    assert heard[0] == heard[3] == []
-    assert [kinds[:1] for kinds in heard[1:3]] == [["stream"], ["display_data"]]
-    with pytest.raises(labkit.RankError, match="ZeroDivisionError"):
-        run_cell(lab4, "1 / 0", [0])
-    assert heard[4][:1] == ["error"]
-
-
-def test_requests_of_others_are_told_as_ever(lab4, heard):
-    lab4.client[:].execute("a = 1", silent=False, block=True)
-    assert [kinds[:2] for kinds in heard] == [["status", "execute_input"]] * 4
-
-
 def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eventually, gate):
     client = lab4.client
 

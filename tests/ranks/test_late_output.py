@@ -90,8 +90,3 @@ def test_what_is_written_while_labkit_asks_a_rank_is_late_too(lab4, px):
     """It is labelled with the request that the rank has got last: one that shows nothing."""
     lab4["x"] = Prints()
     assert px("print(x)")[0] == f"ranks 0–3 {NOTE}: during\nranks 0–3: None\n"
-
-
-def test_a_cell_shows_its_own_output_as_ever(lab4, px):
-    assert px("print('a')\nprint('b')")[0] == "ranks 0–3:\n  a\n  b\n"
-    assert px("print('c')")[0] == "ranks 0–3: c\n"

@@ -168,11 +168,6 @@ def test_nothing_listens_outside_loopback(lab4):
     assert set(addresses) <= {"127.0.0.1", "::1"}
 
 
-def test_the_folder_is_private(lab4):
-    root = inside(lab4).cluster.launcher.warm.root
-    assert root.stat().st_mode & 0o777 == 0o700
-
-
 def test_a_killed_warm_process_takes_the_ranks_along_and_is_named(eventually):
     lab = labkit.start(2)
     try:

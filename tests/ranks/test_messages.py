@@ -68,16 +68,6 @@ def test_the_order_is_that_of_sending(lab: labkit.Lab) -> None:
     assert ends(lab) == [(2, 1), (1, 0)]
 
 
-def test_ranks_of_a_subgroup_are_the_labs(lab: labkit.Lab) -> None:
-    run_cell(
-        lab,
-        "pair = dist.new_group([1, 2])\n"
-        "if rank == 1: dist.send(torch.ones(2), group=pair, group_dst=1)\n"
-        "if rank == 2: dist.recv(torch.ones(2), group=pair, group_src=0)",
-    )
-    assert ends(lab) == [(1, 2)]
-
-
 def test_of_a_cell_that_failed_there_is_what_arrived(lab: labkit.Lab) -> None:
     with pytest.raises(labkit.Deadlock):
         run_cell(lab, DEADLOCK)

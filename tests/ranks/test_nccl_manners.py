@@ -86,17 +86,6 @@ def test_a_synchronous_collective_returns_at_once_and_gives_no_work(
     assert values(lab, code) == [(None, 3.0), (None, 3.0)]
 
 
-def test_collectives_of_a_group_are_done_in_order(lab: labkit.Lab, gate: Gate) -> None:
-    code = late(gate) + (
-        "x = torch.tensor([rank + 1.0])\n"
-        "for _ in range(5): dist.all_reduce(x)\n"
-        "dist.broadcast(x, 1)\n"
-        f"{gate.code_to_open}\n"
-        "x.item()"
-    )
-    assert values(lab, code) == [48.0] * 2
-
-
 def test_the_work_of_an_asynchronous_one_only_orders(lab: labkit.Lab, gate: Gate) -> None:
     code = late(gate) + (
         "x = torch.tensor([rank + 1.0])\n"
@@ -107,52 +96,6 @@ def test_the_work_of_an_asynchronous_one_only_orders(lab: labkit.Lab, gate: Gate
         "at_once, x.item(), work.is_completed()"
     )
     assert values(lab, code) == [(True, 3.0, True)] * 2
-
-
-def test_a_message_returns_at_once(lab: labkit.Lab, gate: Gate) -> None:
-    code = late(gate) + (
-        "y = torch.full((3,), 7.0 * rank)\n"
-        "work = dist.irecv(y, 1) if rank == 0 else dist.isend(y, 0)\n"
-        "work.wait()\n"
-        "at_once = rank == 1 or not work.is_completed()\n"
-        f"{gate.code_to_open}\n"
-        "at_once, y.tolist(), work.is_completed() or rank == 1"
-    )
-    assert values(lab, code) == [(True, [7.0] * 3, True)] * 2
-
-
-def test_a_barrier_blocks(lab: labkit.Lab, gate: Gate) -> None:
-    code = late(gate) + come(gate) + f"dist.barrier()\n{gate.is_open}"
-    assert values(lab, code) == [True, True]
-
-
-def test_calls_in_a_batch_give_none_and_its_end_one_work(lab: labkit.Lab) -> None:
-    code = (
-        "from torch.distributed.distributed_c10d import _coalescing_manager\n"
-        "a, b = torch.full((2,), float(rank)), torch.zeros(2)\n"
-        "with _coalescing_manager(dist.group.WORLD, a.device, async_ops=True) as batch:\n"
-        "    given = [dist.isend(a, 1 - rank), dist.irecv(b, 1 - rank)]\n"
-        "known = len(batch.works)\n"
-        "for work in batch.works: work.wait()\n"
-        "while not batch.works[0].is_completed(): pass\n"
-        "given, known, b.tolist()"
-    )
-    assert values(lab, code) == [([None] * 2, 1, [1.0 - r] * 2) for r in range(2)]
-
-
-def test_a_message_whose_handle_is_dropped_arrives(lab: labkit.Lab) -> None:
-    code = (
-        "import gc, time\n"
-        "y = torch.full((1,), 3.0 + rank)\n"
-        "if rank == 1:\n"
-        "    dist.isend(y, 0)\n"
-        "    gc.collect()\n"
-        "else:\n"
-        "    time.sleep(0.3)\n"
-        "    dist.recv(y, 1)\n"
-        "y.item()"
-    )
-    assert values(lab, code) == [4.0, 4.0]
 
 
 # -- looks --------------------------------------------------------------------------------------
@@ -176,65 +119,6 @@ def test_a_look_blocks_in_c_and_leaves_the_interpreter_free(
     assert values(lab, code)[0] == (20, "wait", 3.0)
 
 
-def test_a_thread_waits_for_tensors_too(lab: labkit.Lab, gate: Gate) -> None:
-    code = (
-        late(gate)
-        + come(gate)
-        + (
-            "import threading\n"
-            "x, found = torch.tensor([rank + 1.0]), []\n"
-            "dist.all_reduce(x)\n"
-            "thread = threading.Thread(target=lambda: found.append(x.item()))\n"
-            "thread.start()\n"
-            "thread.join()\n"
-            "found"
-        )
-    )
-    assert values(lab, code) == [[3.0], [3.0]]
-
-
-def test_hooks_of_a_backward_wait_for_tensors_too(lab: labkit.Lab, gate: Gate) -> None:
-    code = (
-        late(gate)
-        + come(gate)
-        + (
-            "w = torch.ones(2, requires_grad=True)\n"
-            "def average(w):\n"
-            "    dist.all_reduce(w.grad)\n"
-            "    w.grad.div_(2)\n"
-            "_ = w.register_post_accumulate_grad_hook(average)\n"
-            "(w * (rank + 1)).sum().backward()\n"
-            "w.grad.tolist()"
-        )
-    )
-    assert values(lab, code) == [[1.5, 1.5]] * 2
-
-
-# -- what runs beside ---------------------------------------------------------------------------
-
-
-def test_a_thread_that_python_does_not_know_wakes_up_all_the_time(lab: labkit.Lab) -> None:
-    code = (
-        "import os, threading, time\n"
-        "def wakes():\n"
-        "    own, found = {t.native_id for t in threading.enumerate()} | {os.getpid()}, {}\n"
-        "    for task in map(int, os.listdir('/proc/self/task')):\n"
-        "        if task in own: continue\n"
-        "        try:\n"
-        "            with open(f'/proc/self/task/{task}/status') as file: text = file.read()\n"
-        "        except OSError: continue  # it has ended\n"
-        "        name = text.split()[1]\n"
-        "        if not name.startswith(('ZMQ', 'gloo', 'pt_')):\n"
-        "            found[task] = int(text.split('voluntary_ctxt_switches:')[1].split()[0])\n"
-        "    return found\n"
-        "before = wakes()\n"
-        "while not any(wakes().get(task, 0) > 5 + count for task, count in before.items()):\n"
-        "    time.sleep(0.1)\n"
-        "True"
-    )
-    assert values(lab, code) == [True] * 2
-
-
 # -- the end of a cell --------------------------------------------------------------------------
 
 
@@ -253,22 +137,6 @@ def test_a_cell_ends_when_all_that_it_gave_to_the_device_has_ended(
         (3.0, ["wait", "finish"]),
         (3.0, True),
     ]
-
-
-def test_a_function_ends_when_all_that_it_gave_to_the_device_has_ended(lab: labkit.Lab) -> None:
-    def add() -> float:
-        import time
-
-        import torch
-        import torch.distributed as dist
-
-        if dist.get_rank():
-            time.sleep(0.5)
-        x = torch.ones(1)
-        dist.all_reduce(x)
-        return x  # type: ignore[return-value]
-
-    assert [x.item() for x in lab.run(add)] == [2.0, 2.0]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -331,51 +199,6 @@ def test_a_group_for_which_the_program_names_gloo_has_gloos_own(
 # -- programs that are right --------------------------------------------------------------------
 
 
-def test_every_collective_gives_what_it_should(lab: labkit.Lab) -> None:
-    code = (
-        "def two(): return [torch.zeros(1) for _ in range(2)]\n"
-        "x = torch.tensor([rank + 1.0])\n"
-        "cast, parts, wide, share = x.clone(), two(), torch.zeros(2), torch.zeros(1)\n"
-        "given, mixed, most = two() if rank == 0 else None, torch.zeros(2), x.clone()\n"
-        "dist.broadcast(cast, 1)\n"
-        "dist.all_gather(parts, x)\n"
-        "dist.all_gather_into_tensor(wide, x)\n"
-        "dist.reduce_scatter(share, [x, x * 10])\n"
-        "dist.gather(x, given, 0)\n"
-        "dist.all_to_all_single(mixed, torch.tensor([rank * 2.0, rank * 2 + 1.0]))\n"
-        "dist.reduce(most, 0, op=dist.ReduceOp.MAX)\n"
-        "objects = [None, None]\n"
-        "dist.all_gather_object(objects, {'rank': rank})\n"
-        "own = dist.new_group([0, 1])\n"
-        "y = x.clone()\n"
-        "dist.all_reduce(y, group=own)\n"
-        "dist.all_reduce(y)\n"
-        "(cast.item(), [p.item() for p in parts], wide.tolist(), share.item(),\n"
-        " [g.item() for g in given or []], mixed.tolist(), most.item() if rank == 0 else 2.0,\n"
-        " objects, y.item())"
-    )
-    objects = [{"rank": 0}, {"rank": 1}]
-    assert values(lab, code) == [
-        (2.0, [1.0, 2.0], [1.0, 2.0], 3.0, [1.0, 2.0], [0.0, 2.0], 2.0, objects, 6.0),
-        (2.0, [1.0, 2.0], [1.0, 2.0], 30.0, [], [1.0, 3.0], 2.0, objects, 6.0),
-    ]
-
-
-def test_a_ring_of_messages_adds_up(lab: labkit.Lab) -> None:
-    code = (
-        "total, moving = torch.tensor([rank + 1.0]), torch.tensor([rank + 1.0])\n"
-        "for _ in range(9):\n"
-        "    coming = torch.zeros(1)\n"
-        "    ends = [(dist.isend, moving), (dist.irecv, coming)]\n"
-        "    for w in dist.batch_isend_irecv([dist.P2POp(f, t, 1 - rank) for f, t in ends]):\n"
-        "        w.wait()\n"
-        "    moving = coming\n"
-        "    total += moving\n"
-        "total.item()"
-    )
-    assert values(lab, code) == [5 * 2.0 + 5 * 1.0, 5 * 1.0 + 5 * 2.0]
-
-
 def test_steps_of_ddp_are_those_of_one_process(lab: labkit.Lab) -> None:
     """DDP's reducer calls gloo in C++, which these manners do not reach; its loss is looked at."""
     code = (
@@ -396,13 +219,6 @@ def test_steps_of_ddp_are_those_of_one_process(lab: labkit.Lab) -> None:
         "torch.allclose(ours / 2, train(lambda model: model, data))"
     )
     assert values(lab, code) == [True, True]
-
-
-def test_tensors_on_the_cpu_are_refused_where_asked_to() -> None:
-    with start_with_manners(2, refuse_cpu=True) as lab:
-        run_cell(lab, "dist.barrier()")
-        with pytest.raises(labkit.RankError, match=r"No backend type .* device type cpu"):
-            run_cell(lab, "dist.all_reduce(torch.ones(1))")
 
 
 def test_the_first_collective_of_a_group_returns_when_all_have_come(gate: Gate) -> None:

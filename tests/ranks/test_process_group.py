@@ -20,16 +20,6 @@ def test_the_store_is_on_loopback_and_every_rank_knows_it(lab4):
     assert [rank for _, _, rank in answers] == list("0123")
 
 
-def test_each_group_has_a_port_of_its_own(lab4):
-    before = lab4.run(address)[0][1]
-    inside(lab4).group.rebuild()
-    assert lab4.run(address)[0][1] != before
-
-
-def test_one_host_is_local(lab4):
-    assert process_group.is_local(inside(lab4).cluster)
-
-
 def test_sub_groups_end_with_the_group(lab4):
     def pair():
         import torch

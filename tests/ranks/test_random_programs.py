@@ -14,8 +14,8 @@ import labkit
 
 from ..support import programs
 from ..support.manners import start_with_manners
-from ..support.programs import MAIN, Group, Mix, Op, Program, Thread, write
-from ..support.reference import End, predict
+from ..support.programs import Group, Mix, Op, Program, Thread
+from ..support.reference import predict
 from ..support.reference_manners import predict_manners
 from ..support.verdicts import Checker, check_many
 
@@ -46,92 +46,6 @@ def wait(name):
 BARRIER, GATHER = Op("barrier", 8), Op("all_gather", 9, value=5)
 RAISE = Op("raise")
 GROUPS = {"a": Group((0, 1)), "b": Group((0, 1)), programs.BRIEF: Group((0, 1), limit=2.0)}
-
-#: name, what each rank does, who waits forever at which operation, what each rank has got
-KNOWN = [
-    ("a sum", [[reduce(1, 1)], [reduce(1, 2)], [reduce(1, 4)]], {}, [(7,), (7,), (7,)]),
-    ("one skips", [[reduce(1)], [], [reduce(1)]], {0: 0, 2: 0}, [(), (), ()]),
-    (
-        "one calls less often",
-        [[reduce(1, 1), reduce(2, 10)], [reduce(1, 2)], [reduce(1, 3), reduce(2, 30)]],
-        {0: 1, 2: 1},
-        [(6,), (6,), (6,)],
-    ),
-    ("a message", [[send(3, 1)], [recv(3, 0)], []], {}, [(), (3,), ()]),
-    (
-        "both send first",
-        [[send(1, 1), recv(2, 1)], [send(2, 0), recv(1, 0)], []],
-        {0: 0, 1: 0},
-        [(), (), ()],
-    ),
-    (
-        "both send first, one at once",
-        [[send(1, 1, "isend"), recv(2, 1), wait(1)], [send(2, 0), recv(1, 0)], []],
-        {},
-        [(2,), (1,), ()],
-    ),
-    (
-        "other tags",
-        [[send(1, 1, tag=1)], [recv(1, 0, tag=2)], [BARRIER]],
-        {0: 0, 1: 0, 2: 0},
-        [(), (), ()],
-    ),
-    (
-        "messages of one tag in their order",
-        [
-            [send(1, 1, "isend"), send(2, 1, "isend"), wait(2), wait(1)],
-            [recv(1, 0, "irecv"), recv(2, 0, "irecv"), wait(2), wait(1)],
-            [],
-        ],
-        {},
-        [(), (2, 1), ()],
-    ),
-    (
-        "a later wait",
-        [
-            [Op("async_all_reduce", 1, value=1), recv(2, 1), wait(1)],
-            [send(2, 0), reduce(1, 2)],
-            [reduce(1, 3)],
-        ],
-        {},
-        [(2, 6), (6,), (6,)],
-    ),
-    (
-        "different calls",
-        [[BARRIER, GATHER], [GATHER, BARRIER], [BARRIER, GATHER]],
-        {0: 0, 1: 0, 2: 0},
-        [(), (), ()],
-    ),
-    ("an error", [[RAISE, BARRIER], [BARRIER], []], {1: 0}, [(), (), ()]),
-    (
-        "two groups in different order",
-        [
-            [reduce(1, group="a"), reduce(2, group="b")],
-            [reduce(2, group="b"), reduce(1, group="a")],
-            [],
-        ],
-        {0: 0, 1: 0},
-        [(), (), ()],
-    ),
-    (
-        "a wait in one group while another is under way",
-        [[Op("async_all_reduce", 1, "b"), Op("barrier", 2, "a")], [], []],
-        {0: 1},
-        [(), (), ()],
-    ),
-]
-
-
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known[0])
-def test_the_reference_knows_the_answer(known):
-    name, ranks, waits, got = known
-    prediction = predict(Program(tuple(map(tuple, ranks)), GROUPS))
-    assert prediction.exact
-    assert prediction.hopeful.stuck == waits
-    assert prediction.hopeful.verdict == ("proved" if waits else "ended")
-    assert prediction.hopeful.stages[-1].proved == waits
-    assert [end.got for end in prediction.hopeful.ends] == got
-    assert prediction.hopeful.raised == ((0,) if name == "an error" else ())
 
 
 def start(number):
@@ -303,27 +217,6 @@ def test_the_reference_knows_threads_groups_and_limits(known):
     assert ("late" in run.ends[0].got) == (ranks[0][:1] == [reduce(1, 1, BRIEF)])
 
 
-def test_the_reference_knows_what_is_suspected_and_goes_on():
-    ranks = ((start(1),), (reduce(1, 2, "a"),), ())
-    run = predict(Program(ranks, GROUPS, {1: thread(0, sleep(1.5), reduce(1, 1, "a"))})).hopeful
-    assert [(s.time, s.proved, s.suspected) for s in run.stages] == [
-        (0.0, {}, {1: 0}),
-        (1.5, {}, {}),
-    ]
-    assert run.suspicion == 1.5
-    assert run.ends[1] == End("ended", (3,))
-
-
-def test_the_reference_proves_only_what_no_sleeping_thread_can_change():
-    # Ranks 1 and 2 wait for one another; rank 0 waits for its thread, then for rank 1.
-    ranks = ((start(1), join(1), BARRIER), (recv(1, 2),), (recv(2, 1),))
-    run = predict(Program(ranks, GROUPS, {1: thread(0, sleep(1.0))})).hopeful
-    assert [(s.proved, s.suspected) for s in run.stages] == [
-        ({1: 0, 2: 0}, {0: 1, 1: 0, 2: 0}),
-        ({0: 2, 1: 0, 2: 0}, {0: 2, 1: 0, 2: 0}),
-    ]
-
-
 def test_the_reference_does_not_decide_what_a_clock_decides():
     ranks = ((reduce(1, 1, BRIEF),), (sleep(1.5), reduce(1, 2, BRIEF)), ())
     assert predict(Program(ranks, GROUPS)).loose
@@ -337,54 +230,9 @@ def broadcast(name, root):
     return Op("broadcast", name, root=root, value=name)
 
 
-def test_the_reference_gives_bounds_for_a_broadcast_that_a_receiver_skips():
-    prediction = predict(Program(((broadcast(1, 0),), (broadcast(1, 0),), ())))
-    assert not prediction.exact
-    assert not prediction.loose
-    assert prediction.hopeful.stuck == {}
-    assert prediction.fearful.stuck == {0: 0, 1: 0}
-
-
-def test_the_reference_draws_for_each_rank_whether_a_broadcast_lets_it_go():
-    # Rank 0 is through and looks after its thread; rank 1, the source, is not.
-    ranks = ((broadcast(1, 1), start(1), join(1)), (broadcast(1, 1),), (reduce(2, group="d"),))
-    groups = {"d": Group((1, 2))}
-    prediction = predict(Program(ranks, groups, {1: thread(0, sleep(SLEEP))}))
-    proved = [set(stage.proved) for stage in prediction.stages]
-    assert {2} in proved
-    assert {1, 2} in proved
-    assert {0, 1, 2} in proved
-
-
-def test_the_reference_is_sure_of_a_broadcast_that_its_source_skips():
-    prediction = predict(Program(((), (broadcast(1, 0),), (broadcast(1, 0),))))
-    assert prediction.exact
-    assert prediction.hopeful.stuck == {1: 0, 2: 0}
-
-
 def test_the_reference_does_not_say_how_a_broadcast_meets_something_else():
     assert predict(Program(((BARRIER,), (broadcast(1, 0),), (BARRIER,)))).loose
     assert predict(Program(((broadcast(1, 0),), (broadcast(1, 1),), ()))).loose
-
-
-def test_each_operation_has_its_line():
-    ranks = ((reduce(1), BARRIER, start(1), join(1)), (), (send(3, 1, "isend"), wait(3)))
-    late = Op("barrier", 4, BRIEF)
-    groups = {"first": Group((0, 1)), BRIEF: Group((0, 1), limit=2.0)}
-    program = Program(ranks, groups, {1: thread(0, late, executor=True)})
-    code, places = write(program)
-    lines = code.splitlines()
-    calls = {place: lines[number - 1].strip() for place, number in places.items()}
-    assert calls == {
-        (0, MAIN, 0): "dist.all_reduce(x1)",
-        (0, MAIN, 1): "dist.barrier()",
-        (0, MAIN, 2): "threads.append(pool1.submit(thread1))",
-        (0, MAIN, 3): "task1.result()",
-        (0, 1, 0): "dist.barrier(group=brief)",
-        (2, MAIN, 0): "work3 = dist.isend(x3, 1)",
-        (2, MAIN, 1): "work3.wait()",
-    }
-    compile(code, "a cell", "exec")
 
 
 # -- the reference with the manners of NCCL ------------------------------------------------------
@@ -479,14 +327,6 @@ def test_the_reference_knows_the_manners_of_nccl(known):
     run = prediction.hopeful
     assert (run.verdict, run.stuck, [end.got for end in run.ends]) == (verdict, waits, got)
     assert run.raised == ((0,) if name.startswith("an error") else ())
-
-
-def test_the_reference_does_not_say_which_of_two_threads_is_first():
-    # If the barrier is issued first, the thread's call waits for it, and rank 1 for that call.
-    ranks = ((start(1), BARRIER), (reduce(1, 2, "a"), BARRIER))
-    program = Program(ranks, {"a": Group((0, 1))}, {1: thread(0, reduce(1, 1, "a"))})
-    assert predict(program).exact
-    assert predict_manners(program).loose
 
 
 # -- labkit -------------------------------------------------------------------------------------

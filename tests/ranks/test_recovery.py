@@ -253,14 +253,6 @@ def test_restarting_some_must_not_leave_a_dead_one_out(lab):
     keeps_marks(lab, [0, 2])
 
 
-def test_survivors_of_a_death_can_still_be_asked(lab):
-    os.kill(lab.status()[0].pid, signal.SIGKILL)
-    noticed(lab)
-    keeps_marks(lab, [1, 2, 3])
-    lab.restart(ranks=[0])
-    usable(lab)
-
-
 @pytest.fixture
 def importable(tmp_path):
     """Write packages that take their time while they are imported, where libraries are and where
@@ -448,16 +440,3 @@ dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
             lab["path"] = folder + "/b"
             run(lab, form)
             assert run(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == ["2.0"] * 2
-
-
-def test_init_process_group_that_a_rank_never_calls():
-    with labkit.start(2, join=False) as lab:
-        port = run(lab, "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"
-                        "port = s.getsockname()[1]\ns.close()\nport", [0])[0]  # fmt: skip
-        code = (
-            f"if rank == 0:\n    dist.init_process_group('gloo', rank=0, world_size=2, "
-            f"init_method='tcp://127.0.0.1:{port}')"
-        )
-        with pytest.raises(labkit.Deadlock, match="returns when all world_size ranks have called"):
-            run(lab, code)
-        assert run(lab, "1 + 1") == ["2"] * 2

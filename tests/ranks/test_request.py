@@ -1,12 +1,5 @@
 """Waiting for ranks: replies, last outputs, questions that nobody answers."""
 
-import os
-import signal
-
-import pytest
-
-import labkit
-from tests.conftest import freeze
 from tests.support.cells import finish_cell, run_cell, send_cell
 from tests.support.events import until
 
@@ -29,32 +22,3 @@ def test_busy_lists_who_has_not_ended(lab4, gate):
     gate.open()
     finish_cell(sent)
     assert sent.busy() == []
-
-
-def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):
-    pid = lab4.status()[2].pid
-    freeze(pid)
-    states = ["idle", "idle", "no answer", "idle"]
-    try:  # another one may be late on a busy machine
-        until(lambda: [s.state for s in lab4.status()] == states, instead=lab4.status)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert lab4.run(lambda: 1) == [1] * 4
-
-
-def test_a_death_frees_the_notebook_though_others_wait_in_a_collective():
-    def die_or_wait():
-        import os
-        import signal
-
-        import torch.distributed as dist
-
-        if dist.get_rank() == 1:
-            os.kill(os.getpid(), signal.SIGSEGV)
-        dist.barrier()
-
-    with labkit.start(3) as lab:
-        with pytest.raises(labkit.RankDied, match=r"rank 1 ended with signal 11 \(SIGSEGV\)"):
-            lab.run(die_or_wait)
-        lab.restart()
-        assert lab.run(lambda: 1) == [1] * 3

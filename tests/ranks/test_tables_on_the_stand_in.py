@@ -80,10 +80,6 @@ MANNERS = {
         PLACE, line=None
     ),
     "a partner is missing in batch_isend_irecv": told(ISSUED, line=6),
-    "send_object_list without a receiver": told(VIA, says=("for rank 0", "send to rank 0")),
-    "gather_object without its destination": told(
-        VIA, says=("rank 0, which has ended its cell", r"all_gather \(int64 \[1\]")
-    ),
     "a cached function makes the call only once": told(CAUSE, says=("for rank 0", "all_reduce")),
     "a handle of another cell is waited for": told(
         CELL,
@@ -93,9 +89,6 @@ MANNERS = {
         says=("rank 0, which has ended its cell", "all_reduce"),
     ),
     "a coalesced batch on some ranks": told(ISSUED, line=4),
-    "a rank catches an error and goes on without the call": told(
-        CAUSE, says=("rank 0, which has ended its cell", "all_reduce")
-    ),
 }
 
 KEPT = "what was given to the device is kept until it is done, also if its handle is dropped"
@@ -118,9 +111,6 @@ LEFT_OUT = {
     "a worker of a data loader lives on the rank that skips": (
         "labkit takes the loader's handler for SIGCHLD for the user's, on gloo too: this and all "
         "that comes after it on these ranks is only suspected"
-    ),
-    "a pool maps over two sources of which one sends nothing": (
-        "the rows that it receives share their memory: which of them waits for which is chance"
     ),
     "a thread waits for a message before it sends the one that rank 0 waits for": (
         "in one stream the send comes after the receive that needs it: this hangs on NCCL too"

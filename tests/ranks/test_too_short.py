@@ -53,20 +53,6 @@ def test_a_short_message(lab: labkit.Lab) -> None:
     assert warnings(lab, SHORT) == said(5, 7)
 
 
-def test_handles_and_tags(lab: labkit.Lab) -> None:
-    code = """
-if rank == 0:
-    works = [dist.isend(torch.ones(n), 1, tag=n) for n in (4, 3)]
-elif rank == 1:
-    works = [dist.irecv(torch.zeros(4), 0, tag=n) for n in (4, 3)]
-else:
-    works = []
-for work in works:
-    work.wait()
-"""
-    assert warnings(lab, code) == said(5, 7, "3 elements")
-
-
 def test_a_batch(lab: labkit.Lab) -> None:
     code = """
 if rank < 2:
@@ -79,29 +65,6 @@ if rank < 2:
     assert warnings(lab, code.replace("4 if rank else 2", "4")) == ["", ""]
 
 
-def test_objects_bring_their_sizes(lab: labkit.Lab) -> None:
-    code = """
-things = [{"step": 3}, "go on" * 20] if rank == 0 else [None, None]
-dist.broadcast_object_list(things, 0)
-if rank == 0:
-    dist.send_object_list(things, 1)
-elif rank == 1:
-    dist.recv_object_list(things, 0)
-"""
-    assert warnings(lab, code) == ["", ""]
-
-
-def test_a_subgroup_knows_its_members(lab: labkit.Lab) -> None:
-    code = """
-pair = dist.new_group([0, 1])
-if rank == 0:
-    dist.send(torch.ones(2), 1, group=pair)
-elif rank == 1:
-    dist.recv(x, 0, group=pair)
-"""
-    assert warnings(lab, code) == said(6, 8)
-
-
 def test_from_any_rank(lab: labkit.Lab) -> None:
     code = """
 mail = dist.new_group()
@@ -109,18 +72,6 @@ if rank == 0:
     dist.send(torch.ones(2), 1, group=mail)
 elif rank == 1:
     dist.recv(x, group=mail)
-"""
-    assert warnings(lab, code) == said(6, 8)
-
-
-def test_many_messages(lab: labkit.Lab) -> None:
-    """The newest are compared; a line is named once."""
-    code = """
-for i in range(1000):
-    if rank == 0:
-        dist.send(torch.ones(4 if i < 990 else 2), 1)
-    elif rank == 1:
-        dist.recv(x, 0)
 """
     assert warnings(lab, code) == said(6, 8)
 

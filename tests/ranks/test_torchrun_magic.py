@@ -123,9 +123,6 @@ def running() -> list[list[str]]:
 
 #: What torchrun calls itself in the list of processes.
 AGENT = "pt_elastic"
-#: Names a worker, in the list of processes.
-WORKER = re.compile(r"torchrun\.worker|torchrun-\d")
-
 SUM = GROUP + (
     "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nprint(x)\nprint(f'rank {rank}')\n"
     "dist.destroy_process_group()\n"
@@ -140,11 +137,6 @@ def test_equal_outputs_share_a_block_and_a_second_run_gives_the_same_text(cell):
         "",
     )
     assert cell(SUM) == first
-
-
-def test_four_workers(cell):
-    out, err = cell(SUM.replace("print(f'rank {rank}')\n", ""), FOUR)
-    assert (out, err) == ("ranks 0–3: tensor([10.])\n", "")
 
 
 @both_ways
@@ -165,14 +157,6 @@ def test_all_that_listens_does_so_on_loopback_and_cores_are_shared(cell):
     finally:
         os.environ.update(env)
     assert out == "ranks 0–1:\n  True True\n  127.0.0.1 lo\n  True\n"
-
-
-@both_ways
-def test_a_worker_that_is_terminated_is_named(cell):
-    *_, error = cell(
-        PLAIN + "if rank == 1:\n    os.kill(os.getpid(), 15)\ntime.sleep(60)\n", error=RankDied
-    )
-    assert "rank 1 ended with signal 15 (SIGTERM)" in error or "ranks 0–1 ended" in error
 
 
 FAULTS = {
@@ -222,10 +206,6 @@ def test_a_failure_that_a_restart_mends_is_none(cell):
     assert err.count("OSError: once") == 1
 
 
-def test_what_no_rank_prints_shows_nothing(cell):
-    assert cell("x = 1\n") == ("", "")
-
-
 @both_ways
 def test_prints_without_an_end_and_much_output_are_whole(cell):
     out, err = cell(
@@ -272,17 +252,9 @@ def test_a_line_runs_a_script_as_a_terminal_does(line, tmp_path, monkeypatch):
     assert "[default1]:near" in line("--nproc-per-node=2 --tee 3 scripts/hello.py")
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("--nproc-per-node=2", "the script to run is missing"),
-        ("--nproc-per-node=2 no/such.py", "there is no file no/such.py"),
-        ("--nproc-per-nod 2 --wrong x.py", "unrecognized arguments: --wrong"),
-    ],
-)
-def test_a_wrong_command_line_gives_one_sentence(line, text, pattern):
-    with pytest.raises(UsageError, match=pattern) as caught:
-        line(text)
+def test_a_wrong_command_line_gives_one_sentence(line):
+    with pytest.raises(UsageError, match=r"there is no file no/such\.py") as caught:
+        line("--nproc-per-node=2 no/such.py")
     assert "\n" not in str(caught.value)
 
 

@@ -190,26 +190,6 @@ def test_what_labkit_asks_meanwhile_is_not_forbidden(lab4: labkit.Lab) -> None:
         assert verdict.name == "Deadlock", verdict
 
 
-def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Late:
-        def is_completed(self) -> bool:
-            return False
-
-        def wait(self, timeout: object) -> None:
-            raise RuntimeError("timed out")
-
-    class Done(Late):
-        def is_completed(self) -> bool:
-            return True
-
-    for messages, arrived in (([], True), ([Done()], True), ([Done(), Late()], False)):
-        call_counter.current.messages = messages
-        end = trial.end(wait=True)
-        assert (end.arrived, end.joined, end.same_group) == (arrived, False, True)
-        assert call_counter.current.messages == []
-    assert not trial.end(wait=False).arrived
-
-
 def test_a_message_without_a_work_is_counted_and_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

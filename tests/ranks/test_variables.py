@@ -53,13 +53,6 @@ def test_what_stays_on_its_rank_names_the_way_on(lab: labkit.Lab, name: str, way
     assert "\n" not in str(caught.value)
 
 
-def test_the_ways_lead_there(lab: labkit.Lab) -> None:
-    run_cell(lab, "sd = model.module.state_dict()")
-    assert [list(sd) for sd in lab["sd"]] == [["weight", "bias"]] * 2
-    run_cell(lab, "members = dist.get_process_group_ranks(group)")
-    assert lab["members"] == [[0, 1]] * 2
-
-
 def test_dots_read_an_attribute(lab: labkit.Lab) -> None:
     assert [w.tolist() for w in lab["seq.0.weight"]] == [[[0, 0]], [[1, 1]]]
     assert lab["device.type"] == ["cpu", "cpu"]

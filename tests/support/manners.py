@@ -12,18 +12,13 @@ VARIABLE = "LABKIT_TEST_MANNERS"
 MODULE = "tests.support.nccl_manners"
 
 
-def start_with_manners(
-    n: int, *, refuse_cpu: bool = False, connect: bool = False, **options: Any
-) -> labkit.Lab:
+def start_with_manners(n: int, *, connect: bool = False, **options: Any) -> labkit.Lab:
     """Start ``n`` ranks of gloo that behave as NCCL does; ``options`` are ``labkit.start``'s.
 
-    ``refuse_cpu``: refuse tensors on the CPU, as a group of NCCL alone does. That is all there
-    are here, so nothing but barriers works. ``connect``: the first collective of a group waits for
-    all, and spins.
+    ``connect``: the first collective of a group waits for all, and spins.
     """
     before = os.environ.get(VARIABLE)
-    asked = {"on": True, "refuse_cpu": refuse_cpu, "connect": connect}
-    os.environ[VARIABLE] = " ".join(name for name, is_asked in asked.items() if is_asked)
+    os.environ[VARIABLE] = "on connect" if connect else "on"
     try:
         return labkit.start(n, preload=[MODULE, *options.pop("preload", ())], **options)
     finally:

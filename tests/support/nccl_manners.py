@@ -33,8 +33,7 @@ rank, which NCCL has not. So is a group for which the program names the backend,
 message does not connect. Tags are kept. Sends and receives outside a batch do not wait for one
 another unless the program waits. NumPy arrays that share a tensor's memory may look too early.
 
-The variable ``LABKIT_TEST_MANNERS`` switches it on, with options separated by spaces:
-``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does; ``connect`` is above.
+The variable ``LABKIT_TEST_MANNERS`` switches it on: ``on``, or ``on connect`` (above).
 """
 
 from __future__ import annotations
@@ -106,7 +105,6 @@ NO_LOOK = frozenset(
 CPU = torch.device("cpu")
 
 original: dict[str, Any] = {}
-refuses_cpu = False
 connects = False
 
 
@@ -320,9 +318,7 @@ def is_gloo(of_torch: Any) -> bool:
 
 
 def begin(group: Any, kind: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse what NCCL refuses, and block where a stream would hold the call back."""
-    if refuses_cpu and any(t.device == CPU for t in tensors):
-        raise RuntimeError("No backend type associated with device type cpu")
+    """Block where a stream would hold the call back."""
     queue.sweep()
     batch, storages = batches.get(group, ()), frozenset(storages_of(tensors))
     queue.wait_for(lambda g: g not in batch and g.holds_back(group, kind, storages))
@@ -615,10 +611,10 @@ def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
 
 def install(options: Sequence[str]) -> None:
     """Give this process, and what it forks, the manners of NCCL."""
-    global refuses_cpu, connects
-    if unknown := set(options) - {"on", "refuse_cpu", "connect"}:
+    global connects
+    if unknown := set(options) - {"on", "connect"}:
         raise ValueError(f"{VARIABLE} has {unknown}")
-    refuses_cpu, connects = "refuse_cpu" in options, "connect" in options
+    connects = "connect" in options
     group, work = c10d.ProcessGroup, dist.Work
     for name in COLLECTIVES:
         if hasattr(group, name):

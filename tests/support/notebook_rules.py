@@ -247,8 +247,7 @@ def uses_the_python3_kernel(nb: NotebookNode, path: Path) -> list[str]:
 
 def has_exercises_that_can_be_checked(nb: NotebookNode, path: Path) -> list[str]:
     """Solutions are marked well; each exercise has a text, a cell with its solution and a check
-    that passes; and a notebook that has exercises has at least four, numbered in order. The two
-    halves of a number (``01_….ipynb`` and ``01b_….ipynb``) share its numbers: each has four."""
+    that passes; and a notebook that has exercises has at least four, numbered in order."""
     problems, checks = [], []
     text, pending = "", None  # what was last read, and the cell of a solution without a check
     for i, cell in enumerate(nb.cells, 1):
@@ -272,22 +271,11 @@ def has_exercises_that_can_be_checked(nb: NotebookNode, path: Path) -> list[str]
     if pending:
         problems.append(f"cell {pending} has a solution that nothing checks")
     if checks or problems:
-        others = exercises_of_the_other_half(path)
-        count = max(MIN_EXERCISES, len(checks)) + len(others)
-        numbered = [f"{path.name[:2]}-{k}" for k in range(1, count + 1)]
-        expected = [name for name in numbered if name not in others]
+        count = max(MIN_EXERCISES, len(checks))
+        expected = [f"{path.name[:2]}-{k}" for k in range(1, count + 1)]
         if checks != expected:
             problems.append(f"its exercises are {checks}, not {expected}")
     return problems
-
-
-def exercises_of_the_other_half(path: Path) -> list[str]:
-    """List the exercises of the notebooks beside this one that share its number."""
-    found = []
-    for other in path.parent.glob(f"{path.name[:2]}*.ipynb"):
-        if other.name != path.name and not other.name.endswith(".executed.ipynb"):
-            found += edition.exercises_in(other.read_bytes())
-    return found
 
 
 def links_its_calls(nb: NotebookNode, path: Path) -> list[str]:

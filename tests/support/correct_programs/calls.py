@@ -109,18 +109,6 @@ HANDLES = [
 
 COLLECTIVES = [
     program(
-        "a functional collective whose result is looked at late",
-        lambda n: [float(n)] * n,
-        """
-        import time
-        import torch.distributed._functional_collectives as funcol
-        if rank == 1:
-            time.sleep(2)
-        y = funcol.all_reduce(torch.ones(1), "sum", dist.group.WORLD)
-        (y + 0).item()
-        """,
-    ),
-    program(
         "monitored barriers, the first held up by rank 0, the second by the last",
         everyone("passed"),
         """
@@ -130,65 +118,6 @@ COLLECTIVES = [
         time.sleep(1.5 if rank == world_size - 1 else 0)
         dist.monitored_barrier(wait_all_ranks=True)
         "passed"
-        """,
-    ),
-    program(
-        "objects are scattered and broadcast by a late source",
-        lambda n: [(f"part {r}", {"lr": 0.1}) for r in range(n)],
-        """
-        import time
-        if rank == 0:
-            time.sleep(1.5)
-        part, settings = [None], [{"lr": 0.1} if rank == 1 else None]
-        parts = [f"part {r}" for r in range(world_size)] if rank == 0 else None
-        dist.scatter_object_list(part, parts, 0)
-        if rank == 1:
-            time.sleep(1.5)
-        dist.broadcast_object_list(settings, 1)
-        (part[0], settings[0])
-        """,
-    ),
-    program(
-        "objects are sent by a late rank and received",
-        lambda n: [["a", 1], *[[None, None]] * (n - 1)],
-        """
-        import time
-        objects = [None, None]
-        if rank == 1:
-            time.sleep(2)
-            dist.send_object_list(["a", 1], 0)
-        if rank == 0:
-            dist.recv_object_list(objects, 1)
-        objects
-        """,
-    ),
-    program(
-        "all_to_all_single with splits, one rank late",
-        lambda n: [sum(10 * s + r for s in range(n) for _ in range(s + 1)) for r in range(n)],
-        """
-        import time
-        # Rank s sends s + 1 numbers to each.
-        sent = torch.tensor([10 * rank + d for d in range(world_size) for _ in range(rank + 1)])
-        taken = torch.zeros(sum(range(1, world_size + 1)), dtype=torch.int64)
-        if rank == 1:
-            time.sleep(2)
-        dist.all_to_all_single(
-            taken, sent, list(range(1, world_size + 1)), [rank + 1] * world_size
-        )
-        taken.sum().item()
-        """,
-    ),
-    program(
-        "reduce_scatter and all_gather of flat tensors, a rank late in each",
-        lambda n: [float(n * n)] * n,
-        """
-        import time
-        shard, full = torch.zeros(2), torch.zeros(2 * world_size)
-        time.sleep(1.5 if rank == 0 else 0)
-        dist.reduce_scatter_tensor(shard, torch.ones(2 * world_size))
-        time.sleep(1.5 if rank == 1 else 0)
-        dist.all_gather_into_tensor(full, shard)
-        full.sum().item() / 2
         """,
     ),
     program(
@@ -224,34 +153,6 @@ TRAINING = [
         weights = [None] * world_size
         dist.all_gather_object(weights, model.module.weight.tolist())
         all(w == weights[0] for w in weights)
-        """,
-    ),
-    program(
-        "gradients are gathered over steps without sync, one rank slow",
-        lambda n: [3 * (n + 1) / 2] * n,
-        """
-        import time
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
-        batch = torch.full((1, 4), rank + 1.0)
-        with model.no_sync():
-            for _ in range(2):
-                time.sleep(1.2 if rank == 1 else 0)
-                model(batch).sum().backward()
-        model(batch).sum().backward()
-        model.module.weight.grad.mean().item()
-        """,
-    ),
-    program(
-        "a DTensor is added up over a mesh, one rank late",
-        lambda n: [float(2 * n)] * n,
-        """
-        import time
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-        mesh = init_device_mesh("cpu", (world_size,))
-        x = distribute_tensor(torch.ones(2 * world_size), mesh, [Shard(0)])
-        time.sleep(2 if rank == 1 else 0)
-        x.sum().full_tensor().item()
         """,
     ),
     program(

@@ -93,55 +93,6 @@ THREADS = [
         """,
     ),
     program(
-        "a thread of an earlier cell prepares batches and sends them",
-        only(1, 7.0, None),
-        """
-        import queue, threading, time
-        work = queue.Queue()
-        def prepare():
-            while (size := work.get()) is not None:
-                time.sleep(0.9 * size)
-                dist.send(torch.tensor([float(size)]), 1)
-        if rank == 0:
-            threading.Thread(target=prepare, daemon=True).start()
-        """,
-        """
-        value = None
-        if rank == 0:
-            for size in (2, 1, None):
-                work.put(size)
-        if rank == 1:
-            batches = [torch.zeros(1) for _ in range(2)]
-            for batch in batches:
-                dist.recv(batch, 0)
-            value = 3 * batches[0].item() + batches[1].item()
-        value
-        """,
-    ),
-    program(
-        "a parameter server answers in a thread",
-        lambda n: [0.0, *(float(n - 1),) * (n - 1)],
-        """
-        import threading, time
-        weight = torch.zeros(1)
-        def serve():
-            y = torch.zeros(1)
-            for _ in range(world_size - 1):
-                source = dist.recv(y, tag=1)
-                time.sleep(2.4 / world_size)
-                weight.add_(y)
-            for peer in range(1, world_size):
-                dist.send(weight, peer, tag=2)
-        if rank == 0:
-            server = threading.Thread(target=serve)
-            server.start()
-        else:
-            dist.send(torch.ones(1), 0, tag=1)
-            dist.recv(weight, 0, tag=2)
-        weight.item() if rank else 0.0
-        """,
-    ),
-    program(
         "the main thread waits for an event that a thread sets after its all_reduce",
         total,
         """
@@ -238,19 +189,6 @@ SIGNALS = [
         child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -USR2 {os.getpid()}"])
         """,
         after="child.wait()",
-    ),
-    provided(
-        "a handler that is an object, set off by the timer of the system",
-        6.0,
-        """
-        import signal
-        class Bell:
-            def __call__(self, signum, frame):
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                dist.send(torch.tensor([6.0]), 1)
-        signal.signal(signal.SIGALRM, Bell())
-        signal.alarm(2)
-        """,
     ),
 ]
 
@@ -351,18 +289,6 @@ CALLBACKS = [
         value
         """,
         "if rank == 0:\n    chain.wait()\nvalue",
-    ),
-    provided(
-        "a callback of concurrent.futures sends what another thread has computed",
-        42.0,
-        """
-        import time
-        from concurrent.futures import ThreadPoolExecutor
-        pool = ThreadPoolExecutor(1)
-        job = pool.submit(time.sleep, 2)
-        job.add_done_callback(lambda done: dist.send(torch.tensor([42.0]), 1))
-        pool.shutdown(wait=False)
-        """,
     ),
     program(
         "DDP with a communication hook in Python and one slow rank",

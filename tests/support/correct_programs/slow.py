@@ -37,16 +37,6 @@ SLOW = [
         """,
     ),
     late(
-        "rank 0 computes with NumPy while the others wait",
-        """
-        import time
-        import numpy as np
-        a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2
-        while time.monotonic() < end:
-            a = np.linalg.qr(a)[0]
-        """,
-    ),
-    late(
         "rank 0 waits for a command, the others for it",
         """
         import subprocess
@@ -67,16 +57,6 @@ SLOW = [
         assert sum(batch.sum() for batch in DataLoader(Slow(), batch_size=4, num_workers=2)) == 28
         """,
         by=1,
-    ),
-    late(
-        "rank 0 writes a checkpoint with torch.save while the others wait",
-        """
-        import os, tempfile, time
-        end = time.monotonic() + 2
-        with tempfile.TemporaryDirectory() as folder:
-            while time.monotonic() < end:
-                torch.save({"w": torch.ones(4_000_000)}, os.path.join(folder, "model.pt"))
-        """,
     ),
     program(
         "a rank is stopped for three seconds while the others wait for it",
@@ -251,27 +231,6 @@ TICKING = [
             x += 0.2
         dist.all_reduce(x)
         round(x.item(), 4)
-        """,
-    ),
-    program(
-        "a logger with a queue and a listener's thread",
-        total,
-        """
-        import io, logging, logging.handlers, queue, time
-        lines, records = io.StringIO(), queue.Queue()
-        listener = logging.handlers.QueueListener(records, logging.StreamHandler(lines))
-        listener.start()
-        logger = logging.getLogger("training")
-        logger.propagate = False
-        logger.addHandler(logging.handlers.QueueHandler(records))
-        x = torch.tensor([rank + 1.0])
-        if rank == world_size - 1:
-            for step in range(5):
-                logger.warning("step %d", step)
-                time.sleep(0.5)
-        dist.all_reduce(x)
-        listener.stop()
-        x.item()
         """,
     ),
     program(

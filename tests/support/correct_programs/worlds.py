@@ -102,20 +102,6 @@ GROUPS = [
         x.item()
         """,
     ),
-    program(
-        "new_subgroups by enumeration while one rank loads its data",
-        lambda n: [4.0, 6.0, 4.0, 6.0] if n == 4 else [3.0, 3.0],
-        """
-        import time
-        if rank == world_size - 1:
-            time.sleep(2)
-        pairs = [[0, 2], [1, 3]] if world_size == 4 else [[0, 1]]
-        own, _ = dist.new_subgroups_by_enumeration(pairs)
-        x = torch.tensor([rank + 1.0])
-        dist.all_reduce(x, group=own)
-        x.item()
-        """,
-    ),
 ]
 
 BY_HAND = [

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from labkit.launch.placement import place_ranks
 from labkit.rank import gpus
-from labkit.tools.doctor import software
 from labkit.wire import processes as wire_machine
-from labkit.wire.encoding import encode
-from labkit.wire.state import ProcessFacts
 from tests.support import fake_gpus
 from tests.support.fake_gpus import Machine, uuid
 
@@ -155,42 +150,3 @@ def test_a_driver_from_before_slices_is_asked_in_the_old_way(on, monkeypatch) ->
     monkeypatch.delattr(fake_gpus.Cuda, "cuDeviceGetUuid_v2")
     monkeypatch.setattr(fake_gpus.Cuda, "cuDeviceGetUuid", original, raising=False)
     assert len(gpus.find()) == 2
-
-
-def on_all_gpus(count: int) -> ProcessFacts:
-    found = gpus.find()
-    return ProcessFacts("here", 1, None, found, (2, 30, 7) if found else None, count)
-
-
-@pytest.mark.parametrize(
-    ("machine", "visible", "devices", "backend"),
-    [
-        (Machine(0), None, "cpu", "gloo"),
-        (Machine(1), None, "cuda:0", "nccl; they take turns on it"),
-        (Machine(2), None, "cuda:0, cuda:1", "nccl; they take turns on them"),
-        (Machine(4), None, "cuda:0, cuda:1, cuda:2, cuda:3", "nccl"),
-        (Machine(8), None, "cuda:0, cuda:1, cuda:2, cuda:3", "nccl"),
-        (Machine(8), "5,6", "cuda:0, cuda:1", "nccl; they take turns on them"),
-        (Machine(8, slices=7), None, "cuda:0", "nccl; they take turns on it"),
-        (Machine(8, driver=(12, 4)), None, "cpu", "gloo"),
-        (Machine(8), "", "cpu", "gloo"),
-    ],
-)
-def test_the_doctor_says_what_ranks_would_get(on, machine, visible, devices, backend) -> None:
-    on(machine, visible)
-    facts = on_all_gpus(8)
-    (*_, last) = software.check_torch(
-        {
-            "place": encode(facts),
-            "torch": "2.15.0",
-            "torchvision": "0.29.2",
-            "cuda": "13.2",
-            "nccl": facts.nccl,
-            "gloo": True,
-            "gpus": [{"name": "H200", "bytes": 141 * software.GIB}] * len(facts.gpus),
-            "no_gpu": gpus.no_gpu_reason(),
-        }
-    )
-    assert last.text == f"labkit.start(4) gives {devices} with backend {backend}"
-    assert [place.device for place in place_ranks({0: facts})] == [devices.partition(",")[0]]
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import sys
+import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from labkit.runtime.output import NOTED, REACH, LateOutput, Screen, settle
+from labkit.runtime import output
+from labkit.runtime.output import NOTED, REACH, LateOutput, Output, Screen, collect, settle
 from tests.support.requests import reply
 
 
@@ -178,3 +181,125 @@ def test_a_long_line_is_not_read_again_with_each_of_its_dots(monkeypatch):
         screen.write(".")
     assert str(screen) == "." * 20_000
     assert len(read) < 50
+
+
+# -- what is collected of a reply -------------------------------------------------------------
+
+
+def message(kind, **content):
+    return {"header": {"msg_type": kind}, "content": content}
+
+
+def test_streams_are_kept_apart_and_settled():
+    seen = Output()
+    for name, text in [
+        ("stdout", "a\n"),
+        ("stderr", "50%"),
+        ("stdout", "b\n"),
+        ("stderr", "\r99%"),
+    ]:
+        seen.note(message("stream", name=name, text=text))
+    assert (seen.text("stdout"), seen.text("stderr")) == ("a\nb\n", "99%")
+
+
+def test_bundles_come_with_their_metadata():
+    seen = Output()
+    image = {"data": {"image/png": "iVBO"}, "metadata": {"image/png": {"width": 9}}}
+    seen.note(message("display_data", **image, transient={"display_id": "x"}))
+    seen.note(message("execute_result", **image, execution_count=3))
+    seen.note(message("status", execution_state="idle"))
+    assert seen.displays == [image]
+    assert seen.result == image
+
+
+def test_it_is_there_before_the_request_is_sent():
+    class Future:
+        def __init__(self):
+            self.iopub_callbacks = []
+
+    class Client:
+        def create_message_futures(self, *args, **kwargs):
+            return [Future(), "output"]
+
+    client = Client()
+    collect(client)
+    future, _ = client.create_message_futures("id", {}, async_result=True)
+    (callback,) = future.iopub_callbacks
+    callback(message("stream", name="stdout", text="first"))
+    assert future.labkit_output.text("stdout") == "first"
+
+
+def test_reading_while_it_comes_loses_nothing():
+    seen = Output()
+    lines = [f"line {i}\n" for i in range(5000)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        writer = threading.Thread(
+            target=lambda: [seen.note(message("stream", name="stdout", text=t)) for t in lines]
+        )
+        writer.start()
+        while writer.is_alive():
+            assert "".join(lines).startswith(seen.text("stdout"))
+        writer.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert seen.text("stdout") == "".join(lines)
+
+
+def test_much_output_is_not_left_to_the_collector(monkeypatch):
+    collections = []
+    monkeypatch.setattr(output.gc, "collect", lambda: collections.append(1))
+    monkeypatch.setattr(output, "_collected", 0)
+    seen = Output()
+    for kind, content in [
+        ("stream", {"name": "stdout", "text": "x" * (output.GARBAGE // 2)}),
+        ("display_data", {"data": {"image/png": "x" * output.GARBAGE}, "metadata": {}}),
+    ]:
+        output.tidy()
+        assert collections == []
+        seen.note(message(kind, **content))
+    output.tidy()
+    output.tidy()
+    assert collections == [1]
+
+
+def display(text, name=None, kind="display_data"):
+    transient = {"display_id": name} if name else {}
+    return message(kind, data={"text/plain": text}, metadata={}, transient=transient)
+
+
+def texts_of(seen):
+    return [bundle["data"]["text/plain"] for bundle in seen.displays]
+
+
+def test_clear_output_clears_now_or_when_the_next_output_comes():
+    for wait in (False, True):
+        seen = Output()
+        for name in ("stdout", "stderr"):
+            seen.note(message("stream", name=name, text="old"))
+        seen.note(display("old"))
+        seen.note(message("clear_output", wait=wait))
+        assert (seen.text("stdout"), texts_of(seen)) == (("old", ["old"]) if wait else ("", []))
+        seen.note(display("unseen", "elsewhere", kind="update_display_data"))  # is no output
+        assert (seen.text("stderr"), texts_of(seen)) == (("old", ["old"]) if wait else ("", []))
+        seen.note(message("stream", name="stdout", text="new"))
+        assert (seen.text("stdout"), seen.text("stderr"), texts_of(seen)) == ("new", "", [])
+    seen.note(message("clear_output", wait=True))
+    seen.note(display("42", kind="execute_result"))
+    assert seen.text("stdout") == ""
+    assert seen.result["data"]["text/plain"] == "42"
+
+
+def test_an_update_changes_the_displays_of_its_name():
+    seen = Output()
+    for text, name in [("a", "x"), ("b", "y"), ("c", None), ("d", "x")]:
+        seen.note(display(text, name))
+    assert texts_of(seen) == ["d", "b", "c", "d"]
+    seen.note(display("new", "x", kind="update_display_data"))
+    seen.note(display("later", "z", kind="update_display_data"))
+    assert texts_of(seen) == ["new", "b", "c", "new"]
+    outcome = seen.outcome(3)
+    assert outcome.names == ["x", "y", "", "x"]
+    assert outcome.updates["z"]["data"] == {"text/plain": "later"}
+    assert seen.shown() == "new\nb\nc\nnew"

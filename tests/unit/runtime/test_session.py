@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from labkit.errors import LabError
-from labkit.launch.placement import Place, place_ranks
+from labkit.launch.placement import Place
 from labkit.runtime import session as module
 from labkit.runtime.session import Session
-from labkit.wire.state import ProcessFacts, RankState
+from labkit.wire.state import RankState
 from tests.support.virtual_clock import VirtualClock
 
 
@@ -78,31 +78,6 @@ def test_the_summary_is_what_is_known():
     assert lab.summary() == "4 ranks"
     lab.stop()
     assert lab.summary() == "stopped"
-
-
-@pytest.mark.parametrize(
-    ("gpus", "nccl", "text"),
-    [
-        ([0], None, "4 ranks, gloo, cpu"),
-        ([1], (2, 30, 7), "4 ranks, nccl, cuda"),
-        ([1], (2, 29, 1), "4 ranks, gloo, cuda"),
-        ([2], (2, 30, 7), "4 ranks, nccl, cuda"),
-        ([4], (2, 28, 3), "4 ranks, nccl, cuda"),
-        ([8], (2, 28, 3), "4 ranks, nccl, cuda"),
-        ([2, 2], (2, 28, 3), "4 ranks on 2 hosts, nccl, cuda"),
-        ([2, 0], (2, 28, 3), "4 ranks on 2 hosts, gloo, cuda, cpu"),
-    ],
-)
-def test_the_summary_of_machines_with_so_many_gpus(gpus, nccl, text):
-    lab, _ = session()
-    here = [gpus[i * len(gpus) // 4] for i in range(4)]
-    hosts = [str(i * len(gpus) // 4) for i in range(4)]
-    seen = [tuple(f"GPU-{i}" for i in range(n)) for n in here]
-    facts = {
-        i: ProcessFacts(hosts[i], 7, i, seen[i], nccl if seen[i] else None, 8) for i in range(4)
-    }
-    lab.cluster.places = place_ranks(facts)
-    assert lab.summary() == text
 
 
 def test_a_reset_forms_the_group_also_where_the_learner_was_to_do_it():

@@ -1,4 +1,4 @@
-"""The plugins that ``make test`` loads: the quarantine, and what the zygote refused."""
+"""A test in quarantine has a cause and a date, and leaves it within a month."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support import quarantine
 from tests.support.conda_versions import ROOT
@@ -46,19 +44,3 @@ def test_a_known_cause_is_shown_and_an_unknown_one_fails(tmp_path: Path) -> None
     assert "1 failed, 1 xfailed" in done.stdout
     assert "XFAIL test_a.py::test_known - a port (since 2026-11-26)" in done.stdout
     assert "FAILED test_a.py::test_unknown" in done.stdout
-
-
-REFUSED = """
-import logging
-
-def test_one():
-    logging.getLogger("labkit.launch.zygote_client").info("the zygote has refused: other code")
-"""
-
-
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "xdist"])
-def test_what_the_zygote_has_refused_is_said_at_the_end(tmp_path: Path, workers: list[str]) -> None:
-    (tmp_path / "test_a.py").write_text(REFUSED)
-    done = run(tmp_path, *workers, "-p", "tests.support.warm_start")
-    assert done.returncode == 0
-    assert "refused by the zygote: 1 × other code" in done.stdout
