@@ -40,6 +40,8 @@ class Screen(Protocol):
         suspicion: Suspicion | None,
     ) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
     def clear(self, *, wait: bool) -> None: ...
 
 
@@ -90,6 +92,7 @@ class Live:
         self._began = clock.now()
         self._board_due = self._began + board_after if board_after >= 0 else float("inf")
         self._board: Sequence[RankState] = ()
+        self._note_due = self._board_due
         self._shown: object = None
 
     def offer(
@@ -122,6 +125,13 @@ class Live:
             # A rank that gives no answer makes this last: the cell has to be followed between.
             self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
+    def note(self, text: str) -> None:
+        """Show in one line how far the notebook itself has come: no rank is to be seen then."""
+        now = self._clock.now()
+        if self._screen is not None and now >= self._note_due:
+            self._screen.note(f"{board.clock(now - self._began)} · {text}")
+            self._shown, self._note_due = text, now + times.TICK
+
     def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks the user, just below.
 
@@ -140,6 +150,12 @@ class Live:
         if self._screen is not None and self._shown is not None:
             self._screen.clear(wait=wait)
             self._shown = None
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.clear(wait=True)
 
 
 # -- in a notebook ------------------------------------------------------------------------------
@@ -164,7 +180,13 @@ class Page:
         html = board.output_html(out, err)
         if states:
             html += board.board_html(states, seconds) + board.suspicion_html(suspicion)
-        bundle = {"text/html": html, "text/plain": board.summary(states) or "running"}
+        self._put(html, board.summary(states) or "running")
+
+    def note(self, text: str) -> None:
+        self._put(board.note_html(text), text)
+
+    def _put(self, html: str, plain: str) -> None:
+        bundle = {"text/html": html, "text/plain": plain}
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
@@ -180,6 +202,7 @@ class Page:
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
+        self._name, self._there = uuid.uuid4().hex, False
 
 
 _current: CellOutput | None = None
@@ -260,6 +283,9 @@ class Line:
             text = f"suspected deadlock, Ctrl-C stops the cell; {text}"
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{board.clock(seconds)}  {text}"[:width])
+
+    def note(self, text: str) -> None:
+        self._write(text)
 
     def clear(self, *, wait: bool) -> None:
         self._write("")

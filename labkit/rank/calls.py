@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
-
+from ..wire.memory_files import Address
+from ..wire.packing import Packed, unpack
 from ..wire.state import Returned
 from . import (
     activity,
@@ -90,16 +90,19 @@ def _left(error: SystemExit) -> Returned:
 
 
 @interrupts.reaches
-def call(payload: bytes) -> Returned:
-    """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
+def call(payload: Packed, file: Address | None = None) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error.
+
+    What is large of the result goes to ``file``, as in ``pull`` and in ``_give``.
+    """
     activity.in_call = True
     _begin()
     try:
         interrupts.begin()
-        fn, args, kwargs = cloudpickle.loads(payload)
+        fn, args, kwargs = unpack(payload)
         value = fn(*args, **kwargs)
         device.finish()
-        return _give(value)
+        return _give(value, file)
     except SystemExit as error:
         return _left(error)
     except BaseException as error:
@@ -114,7 +117,7 @@ def call(payload: bytes) -> Returned:
 
 
 @interrupts.reaches
-def pull(name: str) -> Returned:
+def pull(name: str, file: Address | None = None) -> Returned:
     """Return a variable of the cells, pickled; with dots in its name an attribute of one."""
     first, *path = name.split(".")
     known = tracebacks.get_shell().user_ns
@@ -130,13 +133,13 @@ def pull(name: str) -> Returned:
             value = getattr(value, part)
     except BaseException as error:
         return _failed(error)
-    return _give(value, name)
+    return _give(value, file, name)
 
 
-def _give(value: Any, name: str = "") -> Returned:
+def _give(value: Any, file: Address | None, name: str = "") -> Returned:
     """Return a value, pickled, or why that cannot be."""
     try:
-        return Returned("ok", dump(value))
+        return Returned("ok", dump(value, file))
     except Exception as error:
         text = explain(error, value, name)
         kind = type(error).__name__
@@ -156,10 +159,10 @@ def delete(name: str) -> bool:
 
 
 @interrupts.reaches
-def push(payload: bytes) -> Returned:
+def push(payload: Packed) -> Returned:
     """Set variables of the cells from a pickled dict."""
     try:
-        tracebacks.get_shell().push(cloudpickle.loads(payload), interactive=False)
+        tracebacks.get_shell().push(unpack(payload), interactive=False)
     except BaseException as error:
         return _failed(error)
     return Returned("ok")

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from ..base import variables
 from ..errors import LabError
 from ..wire import remote_calls
+from ..wire.memory_files import Address, is_reachable
 from ..wire.processes import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -46,8 +47,11 @@ HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _assigned = False
 
 
-def describe() -> ProcessFacts:
+def describe(file: Address | None = None) -> ProcessFacts:
     """Describe this process, and what its driver and libraries keep from labkit.
+
+    ``file`` is one of the notebook's: whether this process can open it says whether they share
+    memory.
 
     Initialises no CUDA context: counting devices does not need one.
     """
@@ -66,6 +70,7 @@ def describe() -> ProcessFacts:
             *ipython_internals.check(),
             *asyncio_internals.check(),
         ),
+        shares_memory=is_reachable(file),
     )
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
 # moved here
+from .memory_files import Address
+from .packing import Packed
 from .recording import Recording
 from .state import ProcessFacts, Returned
 from .trial import Found, Here, TrialEnd
@@ -77,8 +79,8 @@ def on_rank(call: Call[R]) -> R:
 
 
 @remote_function
-def describe() -> ProcessFacts:
-    """Describe the process."""
+def describe(file: Address | None = None) -> ProcessFacts:
+    """Describe the process; ``file`` is one of the notebook's, which it may be able to open."""
 
 
 @remote_function
@@ -158,17 +160,19 @@ def leave(by: str = "") -> None:
 
 
 @remote_function
-def call(payload: bytes) -> Returned:
-    """Call the pickled ``(function, args, kwargs)``."""
+def call(payload: Packed, file: Address | None = None) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``; what is large of the result may go to
+    ``file``."""
 
 
 @remote_function
-def pull(name: str) -> Returned:
-    """Return a variable of the cells; with dots in its name an attribute of one."""
+def pull(name: str, file: Address | None = None) -> Returned:
+    """Return a variable of the cells; with dots in its name an attribute of one. What is large of
+    it may go to ``file``."""
 
 
 @remote_function
-def push(payload: bytes) -> Returned:
+def push(payload: Packed) -> Returned:
     """Set variables of the cells from a pickled dict."""
 
 

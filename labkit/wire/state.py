@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from .packing import Packed
+
 # -- features that are off ------------------------------------------------------------------------
 
 # torch, ipyparallel and IPython have no public way to some of what labkit needs. The files that
@@ -157,6 +159,7 @@ class ProcessFacts:
     nccl: tuple[int, ...] | None  #: version, None where there is no GPU or no NCCL
     cores: int  #: that it may run on
     missing: tuple[Missing, ...] = ()  #: features that are off there
+    shares_memory: bool = False  #: with the notebook, by files of ``wire.memory_files``
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class Returned(NamedTuple):
     """What a rank answers to a call of a function, or to a question for a variable."""
 
     status: Literal["ok", "missing", "error"]
-    content: bytes | Error | None = None  #: of "ok" the pickled value, of "error" the error
+    content: Packed | Error | None = None  #: of "ok" the pickled value, of "error" the error
 
 
 #: What Jupyter's messages have of an output: ``{"data": mime bundle, "metadata": …}``.
