@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
 from ..wire.memory_files import Address
 from ..wire.packing import Packed, unpack
-from ..wire.state import Returned
+from ..wire.protocol import CELL_TIME
+from ..wire.state import CellTime, Returned
 from . import (
     activity,
     children,
@@ -18,6 +20,7 @@ from . import (
     ipython_internals,
     leaving,
     names,
+    quiet,
     tracebacks,
 )
 from .observe import cell_calls, device, ended_groups, p2p_record
@@ -25,6 +28,8 @@ from .pickling import dump, explain
 
 #: In a cell that looks at the error of the one before.
 DEBUG = "%debug"
+#: When the cells that run began: one that runs another cell (``run_cell``) has two.
+_clock: list[CellTime] = []
 
 
 def install(shell: Any) -> None:
@@ -43,10 +48,14 @@ def begin_cell(info: object = None) -> None:
     activity.in_cell = True
     _begin(keeps_error=DEBUG in code)
     ended_groups.begin_cell(code)
+    _clock.append(_now())
 
 
 def end_cell(result: object = None) -> None:
     """Record that a cell has ended."""
+    if _clock:
+        began, now = _clock.pop(), _now()
+        quiet.told[CELL_TIME] = [now.wall - began.wall, now.cpu - began.cpu]
     shell = tracebacks.get_shell()
     names.tell_changed(shell)
     activity.in_cell = False
@@ -55,6 +64,10 @@ def end_cell(result: object = None) -> None:
         children.end(_later)
     cell_calls.publish()
     ended_groups.end_cell(shell.user_ns)
+
+
+def _now() -> CellTime:
+    return CellTime(time.perf_counter(), time.process_time())
 
 
 def _begin(*, keeps_error: bool = False) -> None:

@@ -21,7 +21,7 @@ from ..wire.memory_files import Address
 from ..wire.packing import Packed, unpack
 from ..wire.requests import GiveInput, InputRequest, May
 from ..wire.samples import CellCalls, Sample
-from ..wire.state import Outcome
+from ..wire.state import CellTime, Outcome
 from ..wire.texts import encodable
 from . import control, diagnosis
 from .cluster import RankCluster
@@ -135,6 +135,11 @@ class Request:
                 with contextlib.suppress(ProtocolError):
                     told[rank] = decode(CellCalls, plain)
         return told
+
+    def times(self) -> dict[int, CellTime]:
+        """Return how long a cell took on each rank that says so: one that has died does not."""
+        told = {rank: few_messages.cell_time_of(reply) for rank, reply in self.replies.items()}
+        return {rank: CellTime(*time) for rank, time in told.items() if isinstance(time, list)}
 
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in the order in which they were asked."""

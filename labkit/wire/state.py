@@ -220,6 +220,13 @@ class Returned(NamedTuple):
     content: Packed | Error | None = None  #: of "ok" the pickled value, of "error" the error
 
 
+class CellTime(NamedTuple):
+    """How long a cell took on one rank, in seconds; what its GPU had to do for it included."""
+
+    wall: float
+    cpu: float  #: of all threads of the process
+
+
 #: What Jupyter's messages have of an output: ``{"data": mime bundle, "metadata": …}``.
 Bundle = dict[str, Any]
 
