@@ -21,6 +21,7 @@ from . import (
     leaving,
     names,
     quiet,
+    reloading,
     tracebacks,
 )
 from .observe import cell_calls, device, ended_groups, p2p_record
@@ -112,6 +113,7 @@ def call(payload: Packed, file: Address | None = None) -> Returned:
     _begin()
     try:
         interrupts.begin()
+        reloading.reload_changed()
         fn, args, kwargs = unpack(payload)
         value = fn(*args, **kwargs)
         device.finish()

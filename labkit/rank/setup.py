@@ -30,6 +30,7 @@ from . import (
     names,
     patches,
     process_group,
+    reloading,
     spare_files,
     tracebacks,
 )
@@ -81,12 +82,14 @@ def assign(
     threads: int,
     environment: Mapping[str, str],
     address: str,
+    autoreload: bool,
 ) -> None:
     """Put ``rank``, ``world_size``, ``device``, ``torch`` and ``dist`` into the cell's names.
 
     ``threads`` is the number of threads torch may use inside an operation, unless the user set
     OMP_NUM_THREADS; ``address`` is this host's, on whose interface the traffic between ranks goes
-    ("": all ranks are on one host, and it stays on loopback). A second call, after an answer that
+    ("": all ranks are on one host, and it stays on loopback); ``autoreload`` says whether modules
+    that have changed are reloaded. A second call, after an answer that
     nobody has heard, sets the names once more.
     """
     global _assigned
@@ -106,6 +109,8 @@ def assign(
         _assigned = True
         spare_files.keep(process_group.count_files(world_size))
         patches.apply(patches.Rank(shell, target))
+        if autoreload:
+            reloading.begin(shell)
 
 
 def use_environment(environment: Mapping[str, str]) -> None:

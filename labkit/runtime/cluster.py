@@ -51,6 +51,7 @@ class RankCluster:
         self.size = size
         self.launcher = launcher
         self.places: list[Place] = []
+        self.autoreload = False  #: whether ranks reload modules whose files have changed
         #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
         self.deaths: dict[int, int | None] = {}
         self.asked: set[int] = set()  #: ranks that something was sent to since all were idle

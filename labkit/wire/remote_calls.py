@@ -11,14 +11,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 # moved here
-from .memory_files import Address
-from .packing import Packed
 from .recording import Recording
 from .state import ProcessFacts, Returned
 from .trial import Found, Here, TrialEnd
+
+if TYPE_CHECKING:
+    from .memory_files import Address
+    from .packing import Packed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,6 +93,7 @@ def assign(
     threads: int,
     environment: Mapping[str, str],
     address: str,
+    autoreload: bool,
 ) -> None:
     """Tell a process which rank it is, and give its cells their names."""
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .packing import Packed
+if TYPE_CHECKING:  # what it imports would delay processes that only have one of these classes
+    from .packing import Packed
 
 # -- features that are off ------------------------------------------------------------------------
 
