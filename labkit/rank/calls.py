@@ -22,6 +22,7 @@ from . import (
     names,
     quiet,
     reloading,
+    spare_files,
     tracebacks,
 )
 from .observe import cell_calls, device, ended_groups, p2p_record
@@ -114,7 +115,7 @@ def call(payload: Packed, file: Address | None = None) -> Returned:
     try:
         interrupts.begin()
         reloading.reload_changed()
-        fn, args, kwargs = unpack(payload)
+        fn, args, kwargs = _load(payload)
         value = fn(*args, **kwargs)
         device.finish()
         return _give(value, file)
@@ -151,10 +152,17 @@ def pull(name: str, file: Address | None = None) -> Returned:
     return _give(value, file, name)
 
 
+def _load(payload: Packed) -> Any:
+    """Load a value of the notebook's, also where a cell has used up all descriptors."""
+    with spare_files.lent_if_full():
+        return unpack(payload)
+
+
 def _give(value: Any, file: Address | None, name: str = "") -> Returned:
     """Return a value, pickled, or why that cannot be."""
     try:
-        return Returned("ok", dump(value, file))
+        with spare_files.lent_if_full():
+            return Returned("ok", dump(value, file))
     except Exception as error:
         text = explain(error, value, name)
         kind = type(error).__name__
@@ -177,7 +185,7 @@ def delete(name: str) -> bool:
 def push(payload: Packed) -> Returned:
     """Set variables of the cells from a pickled dict."""
     try:
-        tracebacks.get_shell().push(unpack(payload), interactive=False)
+        tracebacks.get_shell().push(_load(payload), interactive=False)
     except BaseException as error:
         return _failed(error)
     return Returned("ok")
