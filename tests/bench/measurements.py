@@ -23,7 +23,7 @@ from .peers.peer import PEERS
 
 RANKS, MANY, TWO = 4, 16, 2
 #: Of tensors, in bytes.
-SIZES = (8, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 256 << 20)
+SIZES = (8, 256 << 10, 1 << 20, 16 << 20, 256 << 20)
 SECONDS = 90.0  #: for one start, and for one answer
 CELL_SECONDS = 400.0  #: for the start of two clusters, and for one round of cells
 CELLS_A_ROUND = 40  #: of each magic; five rounds make two hundred
