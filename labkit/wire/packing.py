@@ -159,8 +159,6 @@ def _fetch(file: MemoryFile, buffer: Buffer) -> memoryview | _Unread:
 def _read(file: MemoryFile, piece: Piece) -> memoryview:
     """Read a piece into memory that goes back to the system when nobody refers to it any more."""
     memory = mmap.mmap(-1, piece.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
     view = memoryview(memory)
     file.read_into(piece, view)
     return view
@@ -213,7 +211,6 @@ def _load_storage(data: bytearray | _Unread) -> torch.UntypedStorage:
         _memory(storage)[:] = data
         return storage
     storage = torch.UntypedStorage(data.piece.size)
-    _use_huge_pages(storage.data_ptr(), data.piece.size)
     data.file.read_into(data.piece, _memory(storage))
     return storage
 
@@ -224,13 +221,3 @@ def _memory(storage: torch.UntypedStorage) -> memoryview:
     if not size:
         return memoryview(bytearray())
     return memoryview((ctypes.c_ubyte * size).from_address(storage.data_ptr())).cast("B")
-
-
-def _use_huge_pages(begin: int, size: int) -> None:
-    """Let the system give new memory in pieces of 2 MiB: that takes a third of the time."""
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        aligned = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
-        libc = ctypes.CDLL(None)
-        libc.madvise(
-            ctypes.c_void_p(aligned), ctypes.c_size_t(begin + size - aligned), mmap.MADV_HUGEPAGE
-        )
