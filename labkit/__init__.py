@@ -75,6 +75,7 @@ def start(
     join: bool = True,
     timeout: float = 600.0,
     preload: _Sequence[str] = (),
+    autoreload: bool = False,
     config: _Mapping[str, _Mapping[str, _Any]] | None = None,
 ) -> "Lab":
     """Start ``n`` ranks and form their process group.
@@ -96,6 +97,9 @@ def start(
         Seconds after which a collective that cannot finish fails.
     preload
         Modules that every rank needs, such as "torchvision": imported once and shared.
+    autoreload
+        Whether each rank reloads modules whose files have changed, before each cell and each
+        ``lab.run`` (IPython's ``%autoreload 2``).
     config
         Settings of ipyparallel's own launchers, by class, as in a traitlets ``Config``:
         ``{"SSHEngineSetLauncher": {"engines": {"node1": 4, "node2": 4}}}``.
@@ -129,6 +133,7 @@ def start(
         join=join,
         timeout=timeout,
         preload=preload,
+        autoreload=autoreload,
         config={} if config is None else config,
     )
     _complete_exercises(shell.current())

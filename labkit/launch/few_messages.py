@@ -14,7 +14,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from ..wire.protocol import COLLECTIVES, QUIET
+from ..wire.protocol import CELL_TIME, COLLECTIVES, QUIET
 from ..wire.state import Feature
 
 #: What rests on which names of ipyparallel.
@@ -124,8 +124,9 @@ def _hear(client: Any, name: str) -> None:
         request = message["parent_header"].get("msg_id")
         output = client._output_futures.get(request)
         _take_start(message["metadata"], client.metadata[request])
-        if (told := message["content"].get(COLLECTIVES)) is not None:
-            client.metadata[request].update({COLLECTIVES: told})
+        for key in (COLLECTIVES, CELL_TIME):
+            if (told := message["content"].get(key)) is not None:
+                client.metadata[request].update({key: told})
         original(message)
         if message["content"].get(QUIET) and output is not None and not output.done():
             output.set_result(None)
@@ -136,7 +137,16 @@ def _hear(client: Any, name: str) -> None:
 
 def collectives_of(reply: Any) -> object:
     """Return what a reply says of the collectives that the rank has issued, None if nothing."""
-    return getattr(getattr(reply, "output", None), "metadata", {}).get(COLLECTIVES)
+    return _told(reply, COLLECTIVES)
+
+
+def cell_time_of(reply: Any) -> object:
+    """Return what a reply says of how long its cell took, None if nothing."""
+    return _told(reply, CELL_TIME)
+
+
+def _told(reply: Any, key: str) -> object:
+    return getattr(getattr(reply, "output", None), "metadata", {}).get(key)
 
 
 def _take_start(told: dict[str, Any], known: dict[str, Any]) -> None:

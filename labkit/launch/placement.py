@@ -30,6 +30,7 @@ class Place:
     threads: int  #: threads inside one torch operation
     hint: int | None = None  #: the launcher's own number for this process
     environment: Mapping[str, str] = field(default_factory=dict)
+    shares_memory: bool = False  #: with the notebook
 
 
 def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
@@ -81,6 +82,7 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
                         "LOCAL_WORLD_SIZE": str(len(members)),
                         **settings,
                     },
+                    shares_memory=facts.shares_memory,
                 )
             )
     return places

@@ -71,6 +71,11 @@ def board_html(board: Sequence[RankState], seconds: float) -> str:
     )
 
 
+def note_html(text: str) -> str:
+    """Return one line about what the notebook itself does."""
+    return f'<div style="{_GREY}; {_SMALL}">{escape(text)}</div>'
+
+
 def suspicion_html(suspicion: Suspicion | None) -> str:
     """Return who blocks forever, it seems, since when, and what could still come; after a while
     with what to do."""

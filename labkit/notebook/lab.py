@@ -18,7 +18,7 @@ from ..runtime.watchdog import find_fault
 from ..timeline.timeline import Cell, Timeline, record
 from ..wire.state import sentences
 from ..wire.trial import kind_of
-from . import shell, variables
+from . import live, shell, variables
 from .board import Table
 from .run import may_ask, run
 from .watch import MOST_NAMES, Watch
@@ -179,12 +179,19 @@ class Lab:
         self._check_idle(chosen)
         instead = "make it in the function, or in a %%px cell"
         what = "What lab.run was given"
-        payload = variables.dump((fn, args, kwargs), what, instead)
-        with interrupts.shielded():
-            group = self._session.group
-            sent = request.call(group, chosen, payload, may=may_ask())
-            finished = run(sent, watch=self._watch)
-        return variables.load(finished.outcomes)
+        given, shown, cluster = (fn, args, kwargs), live.Live(live.screen()), self._session.cluster
+        with (
+            shown,
+            variables.packed(cluster, chosen, given, shown, what, instead) as payload,
+            cluster.result_files(chosen) as files,
+        ):
+            with interrupts.shielded():
+                group = self._session.group
+                sent = request.call(group, chosen, payload, may=may_ask(), files=files)
+                finished = run(sent, live=shown, watch=self._watch)
+            # Anew: what the ranks have shown stays, and nothing that goes may stand below it.
+            with live.Live(live.screen()) as reading:
+                return variables.load(finished.outcomes, reading)
 
     def timeline(
         self,
@@ -267,8 +274,8 @@ class Lab:
         """
         self._check_name(name, dotted=True)
         self._check_idle()
-        with interrupts.shielded():
-            return variables.pull(self._session.group, name)
+        with live.Live(live.screen()) as shown, interrupts.shielded():
+            return variables.pull(self._session.group, name, shown)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank.
@@ -288,9 +295,14 @@ class Lab:
         self._check_own(name)
         self._check_idle()
         what = f"lab[{name!r}] = …: {kind_of(value)}"
-        payload = variables.dump({name: value}, what, "make it in a %%px cell")
-        with interrupts.shielded():
-            variables.push(self._session.group, payload)
+        instead, everyone = "make it in a %%px cell", range(self.world_size)
+        given, shown, cluster = {name: value}, live.Live(live.screen()), self._session.cluster
+        with (
+            shown,
+            variables.packed(cluster, everyone, given, shown, what, instead) as payload,
+            interrupts.shielded(),
+        ):
+            variables.push(self._session.group, payload, shown)
 
     def __delitem__(self, name: str) -> None:
         """Delete the variable ``name`` on every rank that has it.

@@ -42,6 +42,8 @@ class Screen(Protocol):
 
     def show_pictures(self, html: str) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
     def clear(self, *, wait: bool) -> None: ...
 
 
@@ -92,6 +94,7 @@ class Live:
         self._began = clock.now()
         self._board_due = self._began + board_after if board_after >= 0 else float("inf")
         self._board: Sequence[RankState] = ()
+        self._note_due = self._board_due
         self._shown: object = None
 
     def offer(
@@ -135,6 +138,13 @@ class Live:
             self._screen.show_pictures(new)
             self._shown = self._shown or True
 
+    def note(self, text: str) -> None:
+        """Show in one line how far the notebook itself has come: no rank is to be seen then."""
+        now = self._clock.now()
+        if self._screen is not None and now >= self._note_due:
+            self._screen.note(f"{board.clock(now - self._began)} · {text}")
+            self._shown, self._note_due = text, now + times.TICK
+
     def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks the user, just below.
 
@@ -153,6 +163,12 @@ class Live:
         if self._screen is not None and self._shown is not None:
             self._screen.clear(wait=wait)
             self._shown = None
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.clear(wait=True)
 
 
 # -- in a notebook ------------------------------------------------------------------------------
@@ -177,7 +193,13 @@ class Page:
         html = board.output_html(out, err)
         if states:
             html += board.board_html(states, seconds) + board.suspicion_html(suspicion)
-        bundle = {"text/html": html, "text/plain": board.summary(states) or "running"}
+        self._put(html, board.summary(states) or "running")
+
+    def note(self, text: str) -> None:
+        self._put(board.note_html(text), text)
+
+    def _put(self, html: str, plain: str) -> None:
+        bundle = {"text/html": html, "text/plain": plain}
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
@@ -204,7 +226,7 @@ class Page:
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
-        self._there = self._pictures_there = False
+        self._name, self._there, self._pictures_there = uuid.uuid4().hex, False, False
 
 
 _current: CellOutput | None = None
@@ -288,6 +310,9 @@ class Line:
 
     def show_pictures(self, html: str) -> None:
         pass
+
+    def note(self, text: str) -> None:
+        self._write(text)
 
     def clear(self, *, wait: bool) -> None:
         self._write("")

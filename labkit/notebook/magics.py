@@ -94,6 +94,11 @@ class LabMagics(ParallelMagics):
         type=float,
         help="seconds after which the cell is stopped on every rank, as by the stop button",
     )
+    @magic_arguments.argument(
+        "--time",
+        action="store_true",
+        help="print below the output how long the cell took on each rank, and how much CPU time",
+    )
     def cell_px(self, line: str = "", cell: str | None = None) -> Any:
         """Run the cell on every rank (or ``--ranks``), at the same time.
 
@@ -129,9 +134,12 @@ class LabMagics(ParallelMagics):
                 signum,
                 args.timeout,
                 local=code if args.local else None,
+                timed=args.time,
             )
         if args.timeout is not None:
             raise UsageError("--timeout is for a cell that is waited for: not with --noblock.")
+        if args.time:
+            raise UsageError("--time is for a cell that is waited for: not with --noblock.")
         # ipyparallel's own way: an AsyncResult to look at later.
         with interrupts.shielded():
             sent = request.cell(lab.session_of(current).group, ranks, self._named(code))
@@ -213,11 +221,12 @@ class LabMagics(ParallelMagics):
         timeout: float | None = None,
         *,
         local: str | None = None,
+        timed: bool = False,
     ) -> None:
         """Run a cell, wait (``timeout`` seconds at most), show its output, raise what it raised.
 
         Any ``groupby`` but the default leaves the display to ipyparallel. ``local`` is what the
-        notebook runs meanwhile.
+        notebook runs meanwhile. ``timed`` prints how long it took on each rank.
         """
 
         def shown_at_the_end(outcomes: Sequence[Outcome]) -> None:
@@ -226,6 +235,8 @@ class LabMagics(ParallelMagics):
             else:
                 quiet = DisplayHook.semicolon_at_end_of_expression(code)
                 show.show(outcomes, results=not quiet)
+            if timed:
+                show.show_times(sent.times())
 
         with interrupts.shielded():
             group = lab.session_of(current).group

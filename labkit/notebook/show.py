@@ -17,7 +17,7 @@ from typing import Any
 
 from ..base.rank_names import block, bold_label, fold, label, rank_colour
 from ..runtime.error_texts import fold_warnings
-from ..wire.state import Bundle, Outcome
+from ..wire.state import Bundle, CellTime, Outcome
 from . import shell
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
@@ -44,6 +44,14 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
         _show_bundles(shown, {rank: name for rank, name in names.items() if name})
     if results:
         _show_bundles({o.rank: o.result for o in outcomes if o.result}, {})
+
+
+def show_times(times: Mapping[int, CellTime]) -> None:
+    """Write how long a cell took on each rank."""
+    names = {rank: label([rank]) for rank in times}
+    width = max(map(len, names.values()), default=0)
+    for rank, time in times.items():
+        print(f"{names[rank]:<{width}}  {time.wall:9.3f} s  (CPU {time.cpu:.3f} s)")
 
 
 def show_late(texts: Mapping[int, Mapping[str, str]]) -> None:

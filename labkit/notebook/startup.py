@@ -58,6 +58,7 @@ def start(
     join: bool,
     timeout: float,
     preload: Sequence[str],
+    autoreload: bool,
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
@@ -73,6 +74,7 @@ def start(
     check_engines(engines)
     check_timeout(timeout)
     check_preload(preload, engines)
+    check_autoreload(autoreload)
     check_config(config, engines)
     variables.threads()
     variables.seconds(variables.SUSPECT)
@@ -101,6 +103,7 @@ def start(
         size = n or min(launcher.count_gpus() or DEFAULT_RANKS, most)
         cluster = RankCluster.start(size, launcher)
         undo.callback(cluster.close)
+        cluster.autoreload = autoreload
         launcher.check_preload()
         if engines == "local" and any(place.backend == "nccl" for place in cluster.places):
             preconditions.check_interface("NCCL_SOCKET_IFNAME", prefixes=True)
@@ -220,6 +223,12 @@ def check_preload(preload: object, engines: str) -> None:
         raise UsageError(f"preload must have names of modules, got {wrong[0]!r}.")
     if preload and engines != "local":
         raise UsageError(f'preload needs engines="local", whose ranks share it, got {engines!r}.')
+
+
+def check_autoreload(autoreload: object) -> None:
+    """Raise UsageError unless ``autoreload`` is True or False: IPython's modes are not for here."""
+    if not isinstance(autoreload, bool):
+        raise UsageError(f"autoreload must be True or False, got {autoreload!r}.")
 
 
 def check_config(config: object, engines: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
-
-from ..wire.state import Returned
+from ..wire.memory_files import Address
+from ..wire.packing import Packed, unpack
+from ..wire.protocol import CELL_TIME
+from ..wire.state import CellTime, Returned
 from . import (
     activity,
     children,
@@ -19,6 +21,9 @@ from . import (
     ipython_internals,
     leaving,
     names,
+    quiet,
+    reloading,
+    spare_files,
     tracebacks,
 )
 from .observe import cell_calls, device, ended_groups, p2p_record
@@ -26,6 +31,8 @@ from .pickling import dump, explain
 
 #: In a cell that looks at the error of the one before.
 DEBUG = "%debug"
+#: When the cells that run began: one that runs another cell (``run_cell``) has two.
+_clock: list[CellTime] = []
 
 
 def install(shell: Any) -> None:
@@ -44,10 +51,14 @@ def begin_cell(info: object = None) -> None:
     activity.in_cell = True
     _begin(keeps_error=DEBUG in code)
     ended_groups.begin_cell(code)
+    _clock.append(_now())
 
 
 def end_cell(result: object = None) -> None:
     """Record that a cell has ended."""
+    if _clock:
+        began, now = _clock.pop(), _now()
+        quiet.told[CELL_TIME] = [now.wall - began.wall, now.cpu - began.cpu]
     shell = tracebacks.get_shell()
     names.tell_changed(shell)
     activity.in_cell = False
@@ -56,6 +67,10 @@ def end_cell(result: object = None) -> None:
         children.end(_later)
     cell_calls.publish()
     ended_groups.end_cell(shell.user_ns)
+
+
+def _now() -> CellTime:
+    return CellTime(time.perf_counter(), time.process_time())
 
 
 def _begin(*, keeps_error: bool = False) -> None:
@@ -92,16 +107,20 @@ def _left(error: SystemExit) -> Returned:
 
 
 @interrupts.reaches
-def call(payload: bytes) -> Returned:
-    """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
+def call(payload: Packed, file: Address | None = None) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error.
+
+    What is large of the result goes to ``file``, as in ``pull`` and in ``_give``.
+    """
     activity.in_call = True
     _begin()
     try:
         interrupts.begin()
-        fn, args, kwargs = cloudpickle.loads(payload)
+        reloading.reload_changed()
+        fn, args, kwargs = _load(payload)
         value = fn(*args, **kwargs)
         device.finish()
-        return _give(value)
+        return _give(value, file)
     except SystemExit as error:
         return _left(error)
     except BaseException as error:
@@ -116,7 +135,7 @@ def call(payload: bytes) -> Returned:
 
 
 @interrupts.reaches
-def pull(name: str) -> Returned:
+def pull(name: str, file: Address | None = None) -> Returned:
     """Return a variable of the cells, pickled; with dots in its name an attribute of one."""
     first, *path = name.split(".")
     known = tracebacks.get_shell().user_ns
@@ -132,13 +151,20 @@ def pull(name: str) -> Returned:
             value = getattr(value, part)
     except BaseException as error:
         return _failed(error)
-    return _give(value, name)
+    return _give(value, file, name)
 
 
-def _give(value: Any, name: str = "") -> Returned:
+def _load(payload: Packed) -> Any:
+    """Load a value of the notebook's, also where a cell has used up all descriptors."""
+    with spare_files.lent_if_full():
+        return unpack(payload)
+
+
+def _give(value: Any, file: Address | None, name: str = "") -> Returned:
     """Return a value, pickled, or why that cannot be."""
     try:
-        return Returned("ok", dump(value))
+        with spare_files.lent_if_full():
+            return Returned("ok", dump(value, file))
     except Exception as error:
         text = explain(error, value, name)
         kind = type(error).__name__
@@ -158,10 +184,10 @@ def delete(name: str) -> bool:
 
 
 @interrupts.reaches
-def push(payload: bytes) -> Returned:
+def push(payload: Packed) -> Returned:
     """Set variables of the cells from a pickled dict."""
     try:
-        tracebacks.get_shell().push(cloudpickle.loads(payload), interactive=False)
+        tracebacks.get_shell().push(_load(payload), interactive=False)
     except BaseException as error:
         return _failed(error)
     return Returned("ok")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import pickle
+from contextlib import nullcontext
 from types import GeneratorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import cloudpickle
 import torch
+
+from ..wire import packing
+from ..wire.memory_files import Address, MemoryFile, MemoryFileError
 
 #: Class -> what an object of it is, and how to get what is wanted of one with some name.
 _KINDS = {
@@ -44,21 +47,21 @@ _KINDS = {
 _STAYS = "labkit_stays"
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(packing.Pickler):
     """Pickle for the notebook's kernel: tensors arrive there on the CPU."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, torch.Tensor):
-            return (
-                obj.cpu().__reduce_ex__(self.proto) if obj.device.type != "cpu" else NotImplemented
-            )
+        if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
+            here = obj.cpu()
+            reduced = packing.reduce_tensor(here)
+            return here.__reduce_ex__(self.proto) if reduced is NotImplemented else reduced
         if kind := _kind(type(obj)):
             error = TypeError(f"cannot pickle {type(obj).__name__!r} object")  # as Python says it
             setattr(error, _STAYS, (kind, obj))
             raise error
         return super().reducer_override(obj)
 
-    proto = cloudpickle.DEFAULT_PROTOCOL
+    proto = pickle.HIGHEST_PROTOCOL
 
 
 def _kind(of: type) -> str:
@@ -77,8 +80,8 @@ def _kind(of: type) -> str:
 _known: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
-def dump(value: Any) -> bytes:
-    """Pickle a value for the notebook.
+def dump(value: Any, file: Address | None = None) -> packing.Packed:
+    """Pickle a value for the notebook, which has opened ``file`` for what is large of it.
 
     Raises
     ------
@@ -87,9 +90,11 @@ def dump(value: Any) -> bytes:
     Exception
         Whatever else pickle or the value's own class raises.
     """
-    buffer = io.BytesIO()
-    _Pickler(buffer).dump(value)
-    return buffer.getvalue()
+    try:
+        with nullcontext() if file is None else MemoryFile.open(file) as opened:
+            return packing.pack(_Pickler, value, opened)
+    except MemoryFileError:  # no descriptor is left, say
+        return packing.pack(_Pickler, value, None)
 
 
 def explain(error: Exception, value: object, name: str = "") -> str:

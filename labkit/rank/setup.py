@@ -17,6 +17,7 @@ import torch.distributed as dist
 from ..base import variables
 from ..errors import LabError
 from ..wire import remote_calls
+from ..wire.memory_files import Address, is_reachable
 from ..wire.processes import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -29,6 +30,7 @@ from . import (
     names,
     patches,
     process_group,
+    reloading,
     spare_files,
     tracebacks,
 )
@@ -46,8 +48,11 @@ HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _assigned = False
 
 
-def describe() -> ProcessFacts:
+def describe(file: Address | None = None) -> ProcessFacts:
     """Describe this process, and what its driver and libraries keep from labkit.
+
+    ``file`` is one of the notebook's: whether this process can open it says whether they share
+    memory.
 
     Initialises no CUDA context: counting devices does not need one.
     """
@@ -66,6 +71,7 @@ def describe() -> ProcessFacts:
             *ipython_internals.check(),
             *asyncio_internals.check(),
         ),
+        shares_memory=is_reachable(file),
     )
 
 
@@ -76,12 +82,14 @@ def assign(
     threads: int,
     environment: Mapping[str, str],
     address: str,
+    autoreload: bool,
 ) -> None:
     """Put ``rank``, ``world_size``, ``device``, ``torch`` and ``dist`` into the cell's names.
 
     ``threads`` is the number of threads torch may use inside an operation, unless the user set
     OMP_NUM_THREADS; ``address`` is this host's, on whose interface the traffic between ranks goes
-    ("": all ranks are on one host, and it stays on loopback). A second call, after an answer that
+    ("": all ranks are on one host, and it stays on loopback); ``autoreload`` says whether modules
+    that have changed are reloaded. A second call, after an answer that
     nobody has heard, sets the names once more.
     """
     global _assigned
@@ -101,6 +109,8 @@ def assign(
         _assigned = True
         spare_files.keep(process_group.count_files(world_size))
         patches.apply(patches.Rank(shell, target))
+        if autoreload:
+            reloading.begin(shell)
 
 
 def use_environment(environment: Mapping[str, str]) -> None:

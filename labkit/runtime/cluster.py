@@ -10,7 +10,8 @@ import logging
 import socket
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import ipyparallel as ipp
@@ -24,6 +25,7 @@ from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks
 from ..wire import remote_calls
+from ..wire.memory_files import Address, MemoryFile, MemoryFileError
 from ..wire.state import Missing, describe_exit
 from . import output
 from .output import LateOutput
@@ -33,6 +35,15 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 
+def _memory_file() -> AbstractContextManager[MemoryFile | None]:
+    """Return a new file in memory, None where there can be none."""
+    try:
+        return MemoryFile.create()
+    except MemoryFileError as error:
+        _log.info("no file in memory: %s", error)
+        return contextlib.nullcontext()
+
+
 class RankCluster:
     """The processes behind a lab. Made by :meth:`start`."""
 
@@ -40,6 +51,7 @@ class RankCluster:
         self.size = size
         self.launcher = launcher
         self.places: list[Place] = []
+        self.autoreload = False  #: whether ranks reload modules whose files have changed
         #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
         self.deaths: dict[int, int | None] = {}
         self.asked: set[int] = set()  #: ranks that something was sent to since all were idle
@@ -163,7 +175,9 @@ class RankCluster:
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
         ids = self.connected()
-        answers = self.remote_call(dict.fromkeys(ids, remote_calls.describe()))
+        with _memory_file() as file:
+            call = remote_calls.describe(None if file is None else file.address)
+            answers = self.remote_call(dict.fromkeys(ids, call))
         told = [missing for answer in answers for missing in answer.missing]
         self.missing = list(dict.fromkeys([*ipyparallel_internals.check(), *told]))
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
@@ -218,6 +232,18 @@ class RankCluster:
         name = next((call.name for call in calls.values()), "nothing")
         _log.debug("%s on engines %s took %.3f s", name, list(calls), time.monotonic() - began)
         return out
+
+    def shared_file(self, ranks: Iterable[int]) -> AbstractContextManager[MemoryFile | None]:
+        """Return a new file that some ranks can open, None where not all of them can."""
+        shared = all(self.places[rank].shares_memory for rank in ranks)
+        return _memory_file() if shared else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def result_files(self, ranks: Iterable[int]) -> Iterator[dict[int, Address]]:
+        """Return a new file for each rank that can open one, for what it gives back."""
+        with contextlib.ExitStack() as stack:
+            files = {rank: stack.enter_context(self.shared_file([rank])) for rank in ranks}
+            yield {rank: file.address for rank, file in files.items() if file is not None}
 
     def take_late(self) -> dict[int, dict[str, str]]:
         """Return what ranks have written since the last call that no cell has shown, by rank and

@@ -150,6 +150,7 @@ def assign_ranks(cluster: RankCluster, ranks: Sequence[int]) -> None:
                 threads=p.threads,
                 environment=dict(p.environment),
                 address=addresses[p.rank],
+                autoreload=cluster.autoreload,
             )
             for p in chosen
         }

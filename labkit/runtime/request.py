@@ -5,11 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
 import ipyparallel as ipp
 
 from ..base import interrupts, times
@@ -18,9 +17,11 @@ from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
 from ..wire import remote_calls
 from ..wire.encoding import ProtocolError, decode
+from ..wire.memory_files import Address
+from ..wire.packing import Packed, unpack
 from ..wire.requests import GiveInput, InputRequest, May
 from ..wire.samples import CellCalls, Sample
-from ..wire.state import Outcome
+from ..wire.state import CellTime, Outcome
 from ..wire.texts import encodable
 from . import control, diagnosis
 from .cluster import RankCluster
@@ -140,6 +141,11 @@ class Request:
                     told[rank] = decode(CellCalls, plain)
         return told
 
+    def times(self) -> dict[int, CellTime]:
+        """Return how long a cell took on each rank that says so: one that has died does not."""
+        told = {rank: few_messages.cell_time_of(reply) for rank, reply in self.replies.items()}
+        return {rank: CellTime(*time) for rank, time in told.items() if isinstance(time, list)}
+
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in the order in which they were asked."""
         return [_outcome(rank, self.replies[rank]) for rank in self.ranks]
@@ -187,28 +193,32 @@ def cell(group: GroupManager, ranks: Sequence[int], code: str, *, may: May = May
 def call(
     group: GroupManager,
     ranks: Sequence[int],
-    payload: bytes,
+    payload: Packed,
     *,
     noted: bool = True,
     may: May = May.NOBODY,
+    files: Mapping[int, Address] | None = None,
 ) -> Request:
     """Send a pickled ``(function, args, kwargs)`` to some ranks, after a repair as for a cell.
 
     ``labkit.rank.calls`` answers; :func:`values` reads that. ``noted`` is False for what
-    is none of the learner's own calls, ``may`` as for a cell.
+    is none of the learner's own calls, ``may`` as for a cell. ``files`` are where ranks put what is
+    large of their results (``RankCluster.result_files``).
     """
     group.check()
-    return replace(_send_remote_call(group, ranks, remote_calls.call(payload), may), noted=noted)
+    calls = {rank: remote_calls.call(payload, (files or {}).get(rank)) for rank in ranks}
+    return replace(_send_remote_calls(group, calls, may), noted=noted)
 
 
-def values(outcomes: list[Outcome]) -> list[Any]:
+def values(outcomes: list[Outcome], on_chunk: Callable[[int], None] | None = None) -> list[Any]:
     """Return what a pickled function (:func:`call`) gave on each rank, None where nothing.
 
-    It is read from pickles, so types of the learner's own are loaded here.
+    It is read from pickles, so types of the learner's own are loaded here. ``on_chunk`` as for
+    ``packing.unpack``.
     """
     return [
         None if outcome.value is None or outcome.value[1] is None
-        else cloudpickle.loads(outcome.value[1])
+        else unpack(outcome.value[1], on_chunk)
         for outcome in outcomes
     ]  # fmt: skip
 
@@ -218,20 +228,25 @@ def send_remote_call(
 ) -> Request:
     """Send some ranks one remote call; what is written meanwhile is not the remote call's
     own."""
-    sent = _send_remote_call(group, ranks, remote_function, May.NOBODY)
+    return send_remote_calls(group, dict.fromkeys(ranks, remote_function))
+
+
+def send_remote_calls(group: GroupManager, calls: Mapping[int, remote_calls.Call[Any]]) -> Request:
+    """Send ranks a remote call each, as ``send_remote_call`` does."""
+    sent = _send_remote_calls(group, calls, May.NOBODY)
     for reply in sent.replies.values():
         group.cluster.late.keep(reply)
     return sent
 
 
-def _send_remote_call(
-    group: GroupManager, ranks: Sequence[int], remote_function: remote_calls.Call[Any], may: May
+def _send_remote_calls(
+    group: GroupManager, calls: Mapping[int, remote_calls.Call[Any]], may: May
 ) -> Request:
     def send(engines: list[int], label: str | None) -> Any:
-        asked = dict.fromkeys(engines, (remote_function,))
+        asked = {engine: (call,) for engine, call in zip(engines, calls.values(), strict=True)}
         return few_messages.apply(group.cluster.client, remote_calls.on_rank, asked, label)
 
-    return Request.send(group, ranks, send, may)
+    return Request.send(group, list(calls), send, may)
 
 
 # -- what ranks ask the user --------------------------------------------------------------------

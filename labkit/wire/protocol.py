@@ -49,6 +49,8 @@ QUIET = "labkit_quiet"
 #: In the content of the reply to such a request: the collectives of a cell or a call, a
 #: ``samples.CellCalls`` as ``encoding`` writes it; missing: there were none.
 COLLECTIVES = "labkit_collectives"
+#: In the content of the reply to a cell: a ``state.CellTime``, as a list.
+CELL_TIME = "labkit_cell_time"
 
 #: What a rank tells the hub when it is there: it need not wait for two heartbeats.
 READY = "labkit_ready"

@@ -11,12 +11,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 # moved here
 from .recording import Recording
 from .state import ProcessFacts, Returned
 from .trial import Found, Here, TrialEnd
+
+if TYPE_CHECKING:
+    from .memory_files import Address
+    from .packing import Packed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,8 +81,8 @@ def on_rank(call: Call[R]) -> R:
 
 
 @remote_function
-def describe() -> ProcessFacts:
-    """Describe the process."""
+def describe(file: Address | None = None) -> ProcessFacts:
+    """Describe the process; ``file`` is one of the notebook's, which it may be able to open."""
 
 
 @remote_function
@@ -89,6 +93,7 @@ def assign(
     threads: int,
     environment: Mapping[str, str],
     address: str,
+    autoreload: bool,
 ) -> None:
     """Tell a process which rank it is, and give its cells their names."""
 
@@ -158,17 +163,19 @@ def leave(by: str = "") -> None:
 
 
 @remote_function
-def call(payload: bytes) -> Returned:
-    """Call the pickled ``(function, args, kwargs)``."""
+def call(payload: Packed, file: Address | None = None) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``; what is large of the result may go to
+    ``file``."""
 
 
 @remote_function
-def pull(name: str) -> Returned:
-    """Return a variable of the cells; with dots in its name an attribute of one."""
+def pull(name: str, file: Address | None = None) -> Returned:
+    """Return a variable of the cells; with dots in its name an attribute of one. What is large of
+    it may go to ``file``."""
 
 
 @remote_function
-def push(payload: bytes) -> Returned:
+def push(payload: Packed) -> Returned:
     """Set variables of the cells from a pickled dict."""
 
 

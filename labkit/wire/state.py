@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:  # what it imports would delay processes that only have one of these classes
+    from .packing import Packed
 
 # -- features that are off ------------------------------------------------------------------------
 
@@ -157,6 +160,7 @@ class ProcessFacts:
     nccl: tuple[int, ...] | None  #: version, None where there is no GPU or no NCCL
     cores: int  #: that it may run on
     missing: tuple[Missing, ...] = ()  #: features that are off there
+    shares_memory: bool = False  #: with the notebook, by files of ``wire.memory_files``
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,14 @@ class Returned(NamedTuple):
     """What a rank answers to a call of a function, or to a question for a variable."""
 
     status: Literal["ok", "missing", "error"]
-    content: bytes | Error | None = None  #: of "ok" the pickled value, of "error" the error
+    content: Packed | Error | None = None  #: of "ok" the pickled value, of "error" the error
+
+
+class CellTime(NamedTuple):
+    """How long a cell took on one rank, in seconds; what its GPU had to do for it included."""
+
+    wall: float
+    cpu: float  #: of all threads of the process
 
 
 #: What Jupyter's messages have of an output: ``{"data": mime bundle, "metadata": …}``.

@@ -21,7 +21,9 @@ from .child import BenchError, Child, program, time_to_answer, torchrun
 from .claim import Claim, alternate, median_ratio
 from .peers.peer import PEERS
 
-RANKS, MANY = 4, 16
+RANKS, MANY, TWO = 4, 16, 2
+#: Of tensors, in bytes.
+SIZES = (8, 256 << 10, 1 << 20, 16 << 20, 256 << 20)
 SECONDS = 90.0  #: for one start, and for one answer
 CELL_SECONDS = 400.0  #: for the start of two clusters, and for one round of cells
 CELLS_A_ROUND = 40  #: of each magic; five rounds make two hundred
@@ -240,6 +242,32 @@ def curves(claim: Claim, rounds: int, env: Mapping[str, str]) -> Claim:
     return replace(claim, figure=a - b, measurements=shares, note=note)
 
 
+def values(claim: Claim, rounds: int, env: Mapping[str, str]) -> Claim:
+    """Send tensors of all sizes there and back by both ways, in turns.
+
+    The figure is gigabytes per second of the largest by shared memory, all ranks together; the note
+    has the medians of all, from which ``labkit.wire.packing.LARGE`` was chosen.
+    """
+    took: dict[tuple[str, int], list[list[float]]] = {}
+    with Child(program("values", TWO), seconds=CELL_SECONDS, env=env) as lab:
+        for _ in range(rounds):
+            for size in SIZES:
+                for way in ("shared", "messages"):
+                    took.setdefault((way, size), []).append(lab.ask(f"{way} {size}"))
+    medians = {key: [statistics.median(side) for side in zip(*times, strict=True)]
+               for key, times in took.items()}  # fmt: skip
+    lines = [
+        f"{size:,} bytes {way}: there {1000 * there:.1f} ms, back {1000 * back:.1f} ms"
+        for (way, size), (there, back) in medians.items()
+    ]
+    speeds = [2 * TWO * SIZES[-1] / 1e9 / sum(times) for times in took["shared", SIZES[-1]]]
+    slow = [2 * TWO * SIZES[-1] / 1e9 / sum(times) for times in took["messages", SIZES[-1]]]
+    return replace(
+        claim, figure=statistics.median(speeds), measurements={"a": speeds, "b": slow},
+        note="; ".join(lines),
+    )  # fmt: skip
+
+
 def ratio(name: str, what: str, b: str, bound: float, **more: Any) -> Claim:
     """Claim that labkit takes a part of another one's time."""
     given = {"a": "labkit", "unit": "s", "figure_unit": "×", **more}
@@ -268,6 +296,8 @@ BENCHMARKS = (
               starts(("labkit", MANY), LAB, per_rank)),
     Benchmark(alone("restart", "lab.restart(), 4 ranks", 1.0), asked(RESTART, "restart")),
     Benchmark(alone("memory", "16 idle ranks and all that serves them", 1.6, "GiB"), memory),
+    Benchmark(Claim("values", "256 MiB to 2 ranks and back, all ranks together", "shared memory",
+                    "messages", unit="GB/s", figure_unit="GB/s", bound=1.0, at_least=True), values),
     # With 32 ranks on two cores, what idle ranks do beside (heartbeats, gloo's threads) counts.
     *(Benchmark(ratio(f"cell-{n}", f"empty %%px cell, {n} ranks",
                       "stock magic on a stock cluster", bound), cells(n))

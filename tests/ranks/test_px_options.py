@@ -95,3 +95,24 @@ def test_the_notebook_runs_a_cell_too_and_its_ranks_are_followed_as_ever(
     assert lab["both"] == [5, 5]
     error = fails(shell, "%%px --local --timeout 100\nif globals().get('rank'): dist.barrier()")
     assert "rank 1 waits for rank 0, which has ended its cell" in str(error)
+
+
+def test_a_cell_tells_how_long_each_rank_took(
+    shell: InteractiveShell, lab: labkit.Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "if rank: __import__('time').sleep(0.3)\ndist.barrier()\nprint('done')"
+    assert shell.run_cell(f"%%px --time\n{code}").success
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("done")
+    form = r"rank (\d) +(\d+\.\d{3}) s  \(CPU (\d+\.\d{3}) s\)"
+    times = [re.fullmatch(form, line) for line in lines[1:]]
+    assert [time and time[1] for time in times] == ["0", "1"]
+    assert all(time and float(time[2]) > 0.2 for time in times)  # the other one waits for rank 1
+
+
+def test_a_cell_that_fails_tells_it_too(
+    shell: InteractiveShell, lab: labkit.Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails(shell, "%%px --time --ranks 1\n1 / 0")
+    assert capsys.readouterr().out.splitlines()[0].startswith("rank 1 ")
+    assert "--noblock" in str(fails(shell, "%%px --time --noblock\n1"))

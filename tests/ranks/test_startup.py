@@ -33,6 +33,7 @@ from tests.support.cells import results, run_cell
         ((2,), {"timeout": "5"}, "timeout must be a positive number of seconds, got '5'."),
         ((2,), {"preload": "torchvision"}, "preload must be a list of names"),
         ((2,), {"preload": ["not a name"]}, "preload must have names of modules"),
+        ((2,), {"autoreload": 2}, "autoreload must be True or False, got 2."),
         ((2,), {"preload": ["torchvision"], "engines": "mpi"}, 'preload needs engines="local"'),
         (
             (2,),

@@ -190,3 +190,49 @@ def test_on_a_busy_machine_the_board_comes_as_soon(monkeypatch):
     cell = Shown()
     cell.offer_until(5)
     assert cell.looks == pytest.approx([1, 2, 3, 4], abs=0.25)
+
+
+# -- how far the notebook itself has come ---------------------------------------------------------
+
+
+class Screen:
+    """Notes what is shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def note(self, text: str) -> None:
+        self.seen.append(text)
+
+    def clear(self, *, wait: bool) -> None:
+        self.seen.append("cleared")
+
+
+def test_a_copy_is_shown_that_takes_longer_and_goes_at_the_end():
+    clock, screen = VirtualClock(), Screen()
+    with Live(screen, clock=clock) as shown:
+        for count in range(7):
+            shown.note(f"{count} MiB sent")
+            clock.sleep(times.BOARD / 4)
+    assert screen.seen == ["0:01 · 4 MiB sent", "0:01 · 5 MiB sent", "0:01 · 6 MiB sent", "cleared"]
+
+
+def test_a_short_copy_shows_nothing():
+    screen = Screen()
+    with Live(screen, clock=VirtualClock()) as shown:
+        shown.note("1 MiB sent")
+    assert screen.seen == []
+
+
+def test_a_page_shows_anew_what_comes_after_it_was_cleared():
+    """An update of what is gone would show nothing."""
+    updates = []
+    cell = SimpleNamespace(
+        show=lambda bundle, name, update: updates.append(update), clear=lambda wait: None
+    )
+    page = Page(cell)
+    page.note("1 MiB sent")
+    page.note("2 MiB sent")
+    page.clear(wait=True)
+    page.note("1 of 2 MiB received")
+    assert updates == [False, True, False]
