@@ -17,7 +17,6 @@ from .exercise import Exercise, Failed
 from .result import Result
 from .script_start import StartFailed
 
-
 #: What a file's trial yields: each part's name, and what was found.
 Told: TypeAlias = Iterable[tuple[str, dict[str, Any]]]
 

@@ -11,8 +11,7 @@ import json
 import os
 import shutil
 import stat
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,14 +24,13 @@ from ..course import edition, material
 from ..errors import DataError, LabError
 from . import plan, run_inside, sandbox
 from .homes import Home
-from .judge_answers import Judge, Mark, exercises_of, printable
+from .judge_answers import Judge, Mark, exercises_of
+from .records import printable
 
 #: Ranks that answers are tried on, as the course starts them.
 RANKS = 4
 #: What is copied of a learner's folder at most: bytes, files, and bytes of a notebook.
 COPIED, FILES, NOTEBOOK = 256 << 20, 5000, 32 << 20
-#: Notes of a run that are kept.
-NOTES = 20
 
 
 @dataclass
@@ -68,13 +66,10 @@ class Grader:
         Of each notebook.
     """
 
-    def __init__(
-        self, sandboxes: sandbox.Sandboxes, judge: Judge, limits: sandbox.Limits
-    ) -> None:
+    def __init__(self, sandboxes: sandbox.Sandboxes, judge: Judge, limits: sandbox.Limits) -> None:
         self._sandboxes = sandboxes
         self._judge = judge
         self._limits = limits
-        self._lock = threading.Lock()
         self._questions: dict[str, tuple[str, bytes]] = {}
 
     def grade(
@@ -122,8 +117,7 @@ class Grader:
         if sources(cells) == self._untouched.get(path.name):
             grade.marks = dict.fromkeys(grade.marks, Mark(False, "nothing", "Nothing is done yet."))
             return
-        with self._lock:
-            job = self._sandboxes.job()
+        job = self._sandboxes.job()
         try:
             folder = copy(path, job.home)
             answers = {name: self._questions[name][0] for name in grade.marks}
@@ -133,17 +127,14 @@ class Grader:
             what = {"folder": str(folder), "steps": [step.encoded() for step in steps]}
             (job.asked / run_inside.PLAN).write_text(json.dumps(what), encoding="utf-8")
             limits = [str(self._limits.cell), str(self._limits.memory)]
-            arguments = [str(job.asked), str(job.out), *limits]
-            ended = self._sandboxes.run(job, run_inside.__name__, arguments, self._limits)
+            ended = self._sandboxes.run(job, run_inside.__name__, limits, self._limits)
             grade.seconds, grade.memory = ended.seconds, ended.memory
-            grade.notes += _notes(job.out / run_inside.NOTES)
+            grade.marks, grade.notes = self._judge.marks(list(grade.marks), job.told, RANKS)
             if ended.reason:
                 grade.notes.append(f"the notebook was ended: {ended.reason}")
             elif ended.code:
                 last = printable(ended.log.splitlines()[-1] if ended.log else "")
                 grade.notes.append(f"the run ended by itself, with code {ended.code}: {last}")
-            told = {name: sorted(job.out.glob(f"{name}.*")) for name in grade.marks}
-            grade.marks = self._judge.marks(told, RANKS, job.user)
         except OSError as error:
             raise DataError(f"{path} cannot be graded ({reason(error)}).") from None
         finally:
@@ -231,22 +222,6 @@ def _copy_file(source: str, target: Path, budget: list[int]) -> None:
         budget[1] -= 1
         with open(target, "wb") as to:
             shutil.copyfileobj(file, to)
-
-
-def _notes(path: Path) -> Iterator[str]:
-    """Yield what a run has noted; the learner's cells may have written it, too."""
-    try:
-        with open(path, "rb", opener=_no_link) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return
-            lines = file.read(1 << 16).decode(errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines[:NOTES]:
-        try:
-            yield printable(str(json.loads(line)))
-        except ValueError:
-            continue
 
 
 def default_jobs() -> int:

@@ -1,7 +1,7 @@
 """Decide whether what answers gave is right, in a process in which no learner's code has run.
 
 What comes from a sandbox is data that nobody vouches for. It is read by
-``torch.load(weights_only=True)``, which runs nothing, in a process of its own without rights. That
+``torch.load(weights_only=True)``, which runs nothing, in a process of its own with limits. That
 process is forked from one that has imported torch and the course, and that reads no such data.
 """
 
@@ -10,10 +10,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
-import os
-import re
 import resource
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,11 +25,10 @@ from ..course.judge import judge
 from ..course.result import Result
 from ..errors import LabError
 from ..wire.trial import Unusable
+from . import records
 
-#: Bytes of what an answer gave that are read, and of a note.
-MOST, NOTE = 64 << 20, 400
-#: What a terminal, or XML, would take for something else than text.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: Bytes of memory that reading and comparing may take.
+MEMORY = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -58,27 +54,28 @@ class Judge:
             return dict(zip(names, asked, strict=True))
 
     def marks(
-        self, answers: dict[str, list[Path]], ranks: int, user: int | None
-    ) -> dict[str, Mark]:
-        """Judge what answers gave, one or several files per exercise; the best of them counts.
+        self, names: Sequence[str], told: Path, ranks: int
+    ) -> tuple[dict[str, Mark], list[str]]:
+        """Judge what the answers of a notebook gave; return a mark per exercise, and the notes.
+
+        An answer may have been tried several times: the best of them counts.
 
         Parameters
         ----------
-        answers
-            Files that a sandbox has written.
+        names
+            The exercises that the notebook has.
+        told
+            The file of records that a sandbox has written.
         ranks
             On how many ranks an answer has to have been tried.
-        user
-            As whom they are read; None: as this process.
         """
-        arguments = (answers, ranks, user)
         try:
-            with self._fork(_send_marks, arguments, times.JUDGED) as connection:
-                said = json.loads(connection.recv_bytes(MOST))
+            with self._fork(_send_marks, (list(names), told, ranks), times.JUDGED) as connection:
+                marks, notes = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
             lost = Mark(False, "unreadable", "What the answers gave could not be compared.")
-            return dict.fromkeys(answers, lost)
-        return {name: Mark(*said[name]) for name in answers}
+            return dict.fromkeys(names, lost), []
+        return {name: Mark(*said) for name, said in zip(names, marks, strict=True)}, notes
 
     @contextmanager
     def _fork(
@@ -110,61 +107,43 @@ def _send_questions(connection: Connection, names: list[str]) -> None:
 
 
 def question(exercise: Exercise) -> bytes:
-    """Return an exercise for a sandbox: its trial as code, and nothing of what it should give."""
-    import cloudpickle
-
-    from ..course import exercises
-
+    """Return an exercise for a sandbox: where its trial is, and nothing of what it should give."""
     asked = {
         "id": exercise.id,
         "answer": exercise.answer,
         "where": exercise.where,
-        "trial": exercise.trial,
-        "forbids": tuple(exercise.forbids),
+        "module": exercise.trial.__module__,
+        "forbids": list(exercise.forbids),
         "goals": [goal.measure for goal in exercise.goals],
         "seconds": exercise.seconds,
         "start": exercise.start,
     }
-    cloudpickle.register_pickle_by_value(exercises)
-    try:
-        return bytes(cloudpickle.dumps(asked))
-    finally:
-        cloudpickle.unregister_pickle_by_value(exercises)
+    return json.dumps(asked).encode()
 
 
 # -- what came back -------------------------------------------------------------------------------
 
 
-def _send_marks(
-    connection: Connection, answers: dict[str, list[Path]], ranks: int, user: int | None
-) -> None:
-    if user is not None:
-        os.setgroups([])
-        os.setgid(user)
-        os.setuid(user)
+def _send_marks(connection: Connection, names: list[str], path: Path, ranks: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(times.JUDGED),) * 2)
-    said = {}
-    for name, paths in answers.items():
-        marks = [mark(catalogue.find(name), read(path), ranks) for path in paths]
-        best = max(marks, key=lambda m: m.passed, default=Mark(False))
-        said[name] = (best.passed, printable(best.verdict), printable(best.sentence))
-    connection.send_bytes(json.dumps(said).encode())
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    with open(path, "rb") as file:
+        answers, notes = records.parse(file)
+    marks = []
+    for name in names:
+        given = [mark(catalogue.find(name), load(data), ranks) for data in answers.get(name, [])]
+        best = max(given, key=lambda mark: mark.passed, default=Mark(False))
+        said = map(records.printable, (best.verdict, best.sentence))
+        marks.append([best.passed, *said])
+    connection.send_bytes(json.dumps([marks, notes]).encode())
 
 
-def read(path: Path) -> Any:
+def load(data: bytes) -> Any:
     """Return what a sandbox has written down, None if it is nothing that can be read."""
     import torch
 
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with open(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        data = opened.read(MOST + 1)
-    try:
-        return torch.load(io.BytesIO(data), weights_only=True) if len(data) <= MOST else None
+        return torch.load(io.BytesIO(data), weights_only=True)
     except Exception:  # it may be anything
         return None
 
@@ -271,11 +250,6 @@ class Other:
     """Stand in the place of a value that is no plain data; ``kind`` describes its type."""
 
     kind: str
-
-
-def printable(text: str) -> str:
-    """Return a text of a learner's for a terminal or a file: no control characters, and not long."""
-    return _CONTROL.sub("", text.encode("utf-8", "replace").decode())[:NOTE]
 
 
 def exercises_of(notebook: str) -> list[str]:

@@ -16,6 +16,8 @@ from ..course.edition import WRITES_FILE
 
 #: What only asks labkit: cells of nothing else do not run.
 ASKS = ("check", "hint", "solution", "progress")
+#: Cells that are programs of their own, from which no answer takes anything.
+PROGRAM = "%%torchrun"
 #: Tags of cells that need not run: nothing depends on them.
 SKIPPED = {"costly", "nbval-skip"}
 _CHECK = re.compile(r"""labkit\.check\(\s*["'](\d\d-\d+)["']""")
@@ -57,7 +59,8 @@ def plan(cells: list[Any], answers: Mapping[str, str]) -> list[Step]:
         here = [name for name, places in after.items() if number in places]
         tags = set(cell["metadata"].get("tags", []))
         needed = bool(names[number] & set(answers.values()))
-        if not only_asks(cell["source"]) and (needed or not tags & SKIPPED):
+        alone = cell["source"].startswith(PROGRAM) or bool(tags & SKIPPED)
+        if needed or not (alone or only_asks(cell["source"])):
             steps.append(Step(place, source=cell["source"]))
         steps += [Step(f"the trial after {place}", ask=name) for name in here]
     steps += [Step("the trial at the end", ask=name) for name, at in after.items() if not at]
@@ -74,7 +77,7 @@ def _places(name: str, answer: str, code: list[Any], names: list[set[str]]) -> s
 
 def defined(source: str) -> set[str]:
     """Return the names that a cell defines at its top, or of the file that it writes."""
-    first, _, rest = source.partition("\n")
+    first = source.partition("\n")[0]
     if first.startswith(WRITES_FILE):
         return {first.split()[-1]}
     names: set[str] = set()

@@ -2,7 +2,8 @@
 
 Nothing that this process says is believed, since the learner's cells run as the same user. What it
 hands out are the values that answers gave; whether they are right is decided outside, where no
-learner's code has run (:mod:`labkit.teaching.judge_answers`).
+learner's code has run (:mod:`labkit.teaching.judge_answers`). It hands each out as soon as it is
+there, into a file that no cell can open: one that deletes everything takes no earlier answer back.
 
 Cells are executed as front ends do it, by messages, and what they print is not asked for: a cell
 that prints without end fills nothing.
@@ -22,13 +23,17 @@ from jupyter_client.manager import KernelManager
 
 from ..base import times
 from ..launch import private_folder, zygote_client
+from ..wire import processes
+from . import records
 from .limits import set_limits
-from .sandbox import Limits
+from .sandbox import Limits, stretched
 
-#: The file of what is to be done, in the folder of what is asked; that of what went wrong.
-PLAN, NOTES = "plan.json", "notes.jsonl"
+#: The file of what is to be done, in the folder of what is asked.
+PLAN = "plan.json"
 #: What a kernel runs to try an answer. Names of the notebook stay as they are.
 _TRY = "__import__('labkit.teaching.try_answer', fromlist=['main']).main({asked!r}, {out!r})"
+#: What it runs after a cell that did not end.
+_RECOVER = "__import__('labkit.teaching.try_answer', fromlist=['recover']).recover()"
 #: Seconds between looks whether the kernel still lives.
 _ALIVE = 1.0
 
@@ -41,8 +46,9 @@ class Kernel:
     """The kernel of a notebook, asked over Unix sockets."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = private_folder.PrivateFolder()
-        sockets = str(self._folder.path / "kernel")
+        self._kept = private_folder.PrivateFolder()  # it is removed with this object
+        self.folder = self._kept.path
+        sockets = str(self.folder / "kernel")
         self._manager = KernelManager(kernel_name="python3", transport="ipc", ip=sockets)
         self._manager.start_kernel(cwd=str(folder))
         self._client: Any = self._manager.blocking_client()
@@ -86,36 +92,32 @@ class Kernel:
         self._manager.shutdown_kernel(now=True)
 
 
-def main(asked: Path, out: Path, limits: Limits) -> None:
-    """Do what the plan says; write down what went wrong on the way."""
+def main(asked: Path, out: int, limits: Limits) -> None:
+    """Do what the plan says; write what answers gave, and what went wrong, to an open file."""
     set_limits(limits)
+    processes.hide()
     plan = json.loads((asked / PLAN).read_text(encoding="utf-8"))
-    with (
-        open(out / NOTES, "w", encoding="utf-8") as notes,
-        zygote_client.running(os.environ),
-    ):
+    with open(out, "wb", buffering=0) as told, zygote_client.running(os.environ):
         kernel = Kernel(Path(plan["folder"]))
-        for number, step in enumerate(plan["steps"]):
+        for step in plan["steps"]:
             place = step["place"]
+            seconds = stretched(limits.cell)
             try:
                 if "source" in step:
-                    if not kernel.run(step["source"], limits.cell):
-                        _note(notes, f"{place} was interrupted after {limits.cell:g} s")
+                    if not kernel.run(step["source"], seconds):
+                        records.note(told, f"{place} was interrupted after {seconds:.0f} s")
+                        kernel.run(_RECOVER, seconds, is_cell=False)
                     continue
-                told = out / f"{step['ask']}.{number}"
-                code = _TRY.format(asked=str(asked / step["ask"]), out=str(told))
-                if not kernel.run(code, limits.cell, is_cell=False):
-                    _note(notes, f"the trial of {step['ask']} was interrupted")
+                answer = kernel.folder / step["ask"]
+                code = _TRY.format(asked=str(asked / step["ask"]), out=str(answer))
+                if not kernel.run(code, seconds, is_cell=False):
+                    records.note(told, f"{place} was interrupted after {seconds:.0f} s")
+                records.answer(told, step["ask"], answer)
             except KernelGone as gone:
-                _note(notes, f"{gone} in {place}, and the cells after it did not run")
+                records.note(told, f"{gone} in {place}; what comes after it did not run")
                 break
         kernel.end()
 
 
-def _note(notes: Any, text: str) -> None:
-    notes.write(json.dumps(text) + "\n")
-    notes.flush()
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Limits(float(sys.argv[3]), int(sys.argv[4])))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Limits(float(sys.argv[3]), int(sys.argv[4])))

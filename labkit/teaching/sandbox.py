@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import random
 import shlex
 import shutil
 import signal
@@ -38,6 +39,8 @@ from ..base import times, variables
 from ..base.files import reason
 from ..course import material
 from ..errors import StartError
+from ..wire.processes import count_cores
+from . import trial_source
 
 #: Accounts that no person has: systemd takes numbers from this range for services in the same way.
 FIRST_USER, LAST_USER = 61184, 65519
@@ -103,7 +106,8 @@ class Limits:
 
     @property
     def whole(self) -> float:
-        """Seconds that the whole notebook may take, and each of its processes of a core."""
+        """Seconds that the whole notebook may take, and each of its processes of a core. The first
+        is longer on a machine that is busy."""
         return times.GRADED_CELLS * self.cell
 
 
@@ -127,20 +131,18 @@ class Job:
     """A folder of one notebook's run.
 
     ``asked`` holds what is asked of it, which it can only read; ``home`` is its home folder, with
-    the copy of the course; what it answers is in ``out``.
+    the copy of the course; what it answers goes to ``told``, which its first process alone has
+    open.
     """
 
     folder: Path
     asked: Path
+    told: Path
     user: int | None  #: another user than this one, by number
 
     @property
     def home(self) -> Path:
         return self.folder / "home"
-
-    @property
-    def out(self) -> Path:
-        return self.folder / "out"
 
 
 @dataclass
@@ -165,21 +167,28 @@ class Sandboxes:
         _copy_package(self._package)
         self._count = 0
         self._stopped = threading.Event()
-        self._users = iter(_free_users())
+        self._users: set[int] = set()
+        self._lock = threading.Lock()
 
     def job(self) -> Job:
         """Make the folders of one run."""
-        self._count += 1
-        user = next(self._users) if self.walls.other_user else None
-        folder = self._base / str(self._count)
-        job = Job(folder, self._base / f"asked{self._count}", user)
-        for path in (folder, job.asked, job.home, job.out, folder / "tmp"):
+        with self._lock:
+            self._count += 1
+            number = self._count
+            user = _free_user(self._users) if self.walls.other_user else None
+            if user is not None:
+                self._users.add(user)
+        asked, told = (self._base / f"{name}{number}" for name in ("asked", "told"))
+        job = Job(self._base / str(number), asked, told, user)
+        for path in (job.folder, asked, job.home, job.folder / "tmp"):
             path.mkdir()
+        told.touch(0o600)
         return job
 
     def run(self, job: Job, module: str, arguments: Sequence[str], limits: Limits) -> Ended:
         """Run a module of labkit inside, until it ends or a limit is reached; nothing that it has
-        started lives on.
+        started lives on. Its arguments are the folder of what is asked, the number of the open file
+        for what it tells, and ``arguments``.
 
         Raises
         ------
@@ -189,9 +198,11 @@ class Sandboxes:
         if job.user is not None:
             _give(job.folder, job.user)
         with tempfile.TemporaryFile() as log:
-            process = self._start(job, [module, *arguments], limits, log)
+            with open(job.told, "ab") as told:
+                words = [module, str(job.asked), str(told.fileno()), *arguments]
+                process = self._start(job, words, limits, log, told.fileno())
             ended = _follow(process, limits, self._stopped)
-            if job.user is not None:
+            if job.user is not None and not self.walls.namespaces:
                 _end_user(job.user)
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
             ended.log = log.read().decode(errors="replace").strip()
@@ -205,9 +216,12 @@ class Sandboxes:
         """Remove what a run has left."""
         for folder in (job.folder, job.asked):
             shutil.rmtree(folder, ignore_errors=True)
+        job.told.unlink(missing_ok=True)
+        with self._lock:
+            self._users.discard(job.user or 0)
 
     def _start(
-        self, job: Job, words: Sequence[str], limits: Limits, log: IO[bytes]
+        self, job: Job, words: Sequence[str], limits: Limits, log: IO[bytes], told: int
     ) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-P", "-m", *words]
         if self.walls.namespaces:
@@ -223,6 +237,7 @@ class Sandboxes:
                 stderr=log,
                 cwd=job.folder if not self.walls.namespaces else "/",
                 env=self._environment(job),
+                pass_fds=[told],
                 start_new_session=True,
             )
         except OSError as error:
@@ -256,8 +271,8 @@ class Sandboxes:
     def _view(self) -> dict[str, str]:
         """Return what is seen inside: source -> place."""
         own = Path(__file__).resolve().parents[1]
-        prefixes = {sys.prefix, sys.base_prefix, *site.getsitepackages()}
-        prefixes |= {os.path.realpath(p) for p in (*prefixes, Path(sys.executable).parent)}
+        prefixes = [sys.prefix, sys.base_prefix, *site.getsitepackages()]
+        prefixes += map(os.path.realpath, (*prefixes, os.path.dirname(sys.executable)))
         found = [p for p in map(os.path.normpath, (*SYSTEM, *prefixes)) if os.path.exists(p)]
         view = {p: p for p in sorted(found) if not any(_is_in(p, q) for q in found if q != p)}
         view[str(self._package)] = str(self._package)
@@ -319,14 +334,10 @@ def _copy_package(target: Path) -> None:
     own = Path(__file__).resolve().parents[1]
     course = material.root()
 
-    def leave_out(folder: str, names: list[str]) -> set[str]:
-        inside = Path(folder).relative_to(own).as_posix()
-        left = {name for name in names if name in ("__pycache__", "_course")}
-        if inside == "course/exercises":
-            left |= {name for name in names if name.startswith("nb")}
-        return left
-
-    shutil.copytree(own, target / "labkit", ignore=leave_out)
+    shutil.copytree(own, target / "labkit", ignore=shutil.ignore_patterns("__pycache__", "_course"))
+    for path in (target / "labkit" / "course" / "exercises").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(trial_source.without_answers(path.name, text), encoding="utf-8")
     brought = target / "labkit" / "_course"
     scripts = course / "notebooks" / "scripts"
     if scripts.is_dir():
@@ -338,12 +349,12 @@ def _copy_package(target: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def _free_users() -> Iterator[int]:
-    """Yield numbers that no account has and under which nothing runs; each once, then again."""
-    taken = {entry.pw_uid for entry in pwd.getpwall()}
-    while True:
-        busy = {p.uids().real for p in psutil.process_iter() if _lives(p)}
-        yield from (user for user in range(FIRST_USER, LAST_USER) if user not in taken | busy)
+def _free_user(taken: set[int]) -> int:
+    """Return a number that no account has and under which nothing runs."""
+    accounts = {entry.pw_uid for entry in pwd.getpwall()}
+    busy = {p.uids().real for p in psutil.process_iter() if _lives(p)}
+    free = [u for u in range(FIRST_USER, LAST_USER) if u not in accounts | busy | taken]
+    return random.choice(free)  # another run of labkit grade may be about to choose one, too
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -385,11 +396,9 @@ def _is_in(path: str, folder: str) -> bool:
 # -- limits that this process watches -------------------------------------------------------------
 
 
-def _follow(
-    process: subprocess.Popen[bytes], limits: Limits, stopped: threading.Event
-) -> Ended:
+def _follow(process: subprocess.Popen[bytes], limits: Limits, stopped: threading.Event) -> Ended:
     """Wait for the end of a run, and bring it about when a limit is reached."""
-    begun, ended = time.monotonic(), Ended()
+    begun, ended, most = time.monotonic(), Ended(), 0.0
     try:
         while True:
             try:
@@ -400,8 +409,8 @@ def _follow(
             ended.memory = max(ended.memory, memory_of(process.pid, limits.memory))
             if ended.memory > limits.memory:
                 ended.reason = f"it took more than {limits.memory >> 20} MiB of memory"
-            elif time.monotonic() - begun > limits.whole:
-                ended.reason = f"it took more than {limits.whole:g} s"
+            elif time.monotonic() - begun > (most := max(most, stretched(limits.whole))):
+                ended.reason = f"it took more than {most:.0f} s"
             elif stopped.is_set():
                 ended.reason = "somebody stopped it"
             if ended.reason:
@@ -410,6 +419,13 @@ def _follow(
         _end(process)
         ended.seconds = time.monotonic() - begun
     return ended
+
+
+def stretched(seconds: float) -> float:
+    """Return how long something may take that takes so long where nothing else runs: longer, on a
+    machine that is busy."""
+    load = os.getloadavg()[0] / count_cores()
+    return seconds * min(max(1.0, load), times.GRADED_STRETCH)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -474,4 +490,3 @@ def _sum(path: str, names: Sequence[str]) -> int:
     except OSError:
         return 0
     return sum(int(words[1]) << 10 for words in lines if words and words[0] in names)
-

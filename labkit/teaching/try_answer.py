@@ -1,19 +1,19 @@
 """Try an answer in the learner's own kernel, and write down what it gave, as plain data.
 
-What is asked was made outside (:mod:`labkit.teaching.judge_answers`): the trial of an exercise,
-without what it should give. So even a learner's cell that has replaced all of labkit in here can
-only write down values, and has to know the right ones.
+There is the trial of an exercise here, and not what it should give
+(:mod:`labkit.teaching.trial_source`). So even a learner's cell that has replaced all of labkit in
+here can only write down values, and has to know the right ones.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import cloudpickle
 
 from ..base.files import write_whole
 from ..course.exercise import HINTS, Exercise, Failed, Goal
@@ -33,7 +33,7 @@ def main(asked: str, out: str) -> None:
     """Try the answer that a file asks for; write what it gave to another."""
     import torch
 
-    question = cloudpickle.loads(Path(asked).read_bytes())
+    question = json.loads(Path(asked).read_bytes())
     try:
         said: Any = [describe(result) for result in _results(question)]
     except LabError as error:
@@ -41,6 +41,19 @@ def main(asked: str, out: str) -> None:
     data = io.BytesIO()
     torch.save(said, data)
     write_whole(Path(out), data.getvalue())
+
+
+def recover() -> None:
+    """Replace the ranks that have not come back from a cell, so that later answers can be tried."""
+    from ..notebook import lab
+
+    found = lab.current()
+    if found is None:
+        return
+    cluster = lab.session_of(found).cluster
+    free = cluster.free_ranks()
+    if busy := [rank for rank in range(cluster.size) if rank not in free]:
+        found.restart(busy)
 
 
 def _results(question: dict[str, Any]) -> Iterator[Result]:
@@ -62,8 +75,10 @@ def _results(question: dict[str, Any]) -> Iterator[Result]:
 def _exercise(question: dict[str, Any]) -> Exercise:
     """Return an exercise that expects nothing."""
     where, goals = question.pop("where"), question.pop("goals")
+    module = importlib.import_module(question.pop("module"))
     return Exercise(
         **question,
+        trial=module.trial,
         where=where,
         title="",
         hints=("",) * HINTS,
