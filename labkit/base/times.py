@@ -420,7 +420,7 @@ GRADED_STRETCH = 10.0
 #: A whole notebook may take so many times as long: 60 cells of 5 s, or four that never end.
 GRADED_CELLS = 5
 #: Between looks at the memory that its processes take.
-GRADED_LOOK = 0.25
+GRADED_LOOK = 0.5
 #: Its kernel answers after it has started: ipykernel is imported.
 GRADED_KERNEL = 60.0
 #: A cell that was interrupted ends, with the ranks that it has kept busy; later, its kernel is

@@ -105,7 +105,7 @@ class Grader:
                 return [future.result() for future in futures]
             except BaseException:
                 self._sandboxes.stop()
-                pool.shutdown(cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _run(self, grade: Grade, path: Path | None) -> None:

@@ -67,7 +67,7 @@ def _homes(path: Path) -> list[Home]:
         return [Home(_name(path.parent), {path.name: path})]
     if not path.is_dir():
         raise UsageError(f"There is no notebook or folder {path}.")
-    if found := _notebooks(path, depth=1):
+    if found := _notebooks(path, 0) or _notebooks(path / "notebooks", 0):
         return [Home(_name(path), found)]
     folders = [inside for inside in sorted(path.iterdir()) if inside.is_dir()]
     homes = [Home(folder.name, _notebooks(folder, DEPTH - 1)) for folder in folders]

@@ -223,7 +223,7 @@ class Sandboxes:
     def _start(
         self, job: Job, words: Sequence[str], limits: Limits, log: IO[bytes], told: int
     ) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-P", "-m", *words]
+        program = self._program(words)
         if self.walls.namespaces:
             command = self._enter(job, limits, program)
         else:
@@ -242,6 +242,10 @@ class Sandboxes:
             )
         except OSError as error:
             raise StartError(f"A notebook's sandbox cannot be started ({reason(error)}).") from None
+
+    def _program(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs a module of this Python."""
+        return [sys.executable, "-P", "-m", *words]
 
     def _enter(self, job: Job, limits: Limits, program: Sequence[str]) -> list[str]:
         """Return the command that runs a program inside namespaces."""
@@ -352,16 +356,19 @@ def _copy_package(target: Path) -> None:
 def _free_user(taken: set[int]) -> int:
     """Return a number that no account has and under which nothing runs."""
     accounts = {entry.pw_uid for entry in pwd.getpwall()}
-    busy = {p.uids().real for p in psutil.process_iter() if _lives(p)}
+    busy = set(map(_user_of, psutil.process_iter()))
     free = [u for u in range(FIRST_USER, LAST_USER) if u not in accounts | busy | taken]
     return random.choice(free)  # another run of labkit grade may be about to choose one, too
 
 
-def _lives(process: psutil.Process) -> bool:
+def _user_of(process: psutil.Process) -> int | None:
+    """Return the user that a process runs as, None if it has ended."""
     try:
-        return bool(process.uids())
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return int(process.uids().real)
     except psutil.Error:
-        return False
+        pass
+    return None
 
 
 def _as_user(user: int | None) -> list[str]:
@@ -443,20 +450,13 @@ def _end_user(user: int) -> None:
     """Kill everything that runs as a user that only this sandbox has."""
     deadline = time.monotonic() + times.GRADED_ENDED.seconds()
     while time.monotonic() < deadline:
-        left = [p for p in psutil.process_iter() if _is_of(p, user)]
+        left = [p for p in psutil.process_iter() if _user_of(p) == user]
         if not left:
             return
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(times.DESCENDANTS_LOOK)
-
-
-def _is_of(process: psutil.Process, user: int) -> bool:
-    try:
-        return process.uids().real == user and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def memory_of(pid: int, limit: int) -> int:

@@ -57,10 +57,13 @@ def _names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
-    elif isinstance(node, ast.Import | ast.ImportFrom):
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
         yield from map(_bound, node.names)
-    else:
-        for inside in ast.walk(node):
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+    for target in targets:  # of any other statement, all that it may assign
+        for inside in ast.walk(target):
             if isinstance(inside, ast.Name) and isinstance(inside.ctx, ast.Store):
                 yield inside.id
 

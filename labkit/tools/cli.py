@@ -5,6 +5,7 @@ Every command imports what it needs when it runs: ``labkit --help`` answers at o
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,19 @@ def _one_sentence() -> Iterator[None]:
     except LabError as error:
         typer.echo(f"labkit: {error}", err=True)
         raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    """Clean up at Ctrl-C and at SIGTERM alike, and end with exit code 130."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("labkit: interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_versions() -> None:
@@ -212,7 +226,7 @@ def grade(
     from . import run_notebook
     from .grade_progress import GradeView
 
-    with _one_sentence():
+    with _one_sentence(), _interrupted():
         if as_json and as_csv:
             raise UsageError("--json and --csv exclude each other.")
         found = homes.find(paths, filter(None, only.split(",")))

@@ -24,8 +24,16 @@ NUMBERS = ("00", "01", "02")
 
 # -- cells that do harm, or cheat -----------------------------------------------------------------
 
+START = "import labkit\nlab = labkit.start(4)"
 ENDLESS = "while True:\n    pass"
-ENDLESS_ON_RANKS = "%%px\nwhile True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass"  # noqa: E501
+ENDLESS_ON_RANKS = """%%px
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
+"""
 DELETES = """import os, shutil
 
 for place in ("~", ".", "..", "/tmp", "/"):
@@ -61,6 +69,8 @@ _trial._run = _expected
 """
 COPIES = 'labkit.solution("00-1", define=True)'
 EATS = "%%px\nblocks = []\nwhile True:\n    blocks.append(bytearray(64 << 20))"
+#: How long the processes sleep that a learner's cell leaves behind, in seconds.
+LEFT = (["9876"], ["9877"])
 LEAVES = """import os, subprocess, sys
 
 subprocess.Popen(["sleep", "9876"], start_new_session=True)
@@ -78,6 +88,7 @@ def notebook(
     extra: Mapping[str, str] | None = None,
     *,
     checks: bool = True,
+    short: bool = False,
 ) -> Any:
     """Return a notebook as a learner hands it in.
 
@@ -91,28 +102,27 @@ def notebook(
         Cells to be put before the answer of an exercise: id -> source.
     checks
         Whether its cells that check are there.
+    short
+        Leave out all other cells but one that starts the lab.
     """
     (path,) = material.notebooks(number)
     nb = nbformat.read(path, as_version=4)
     of_cell = {source: name for name, source in edition.definitions(nb)}
-    cells = []
-    for cell in edition.learners(nb).cells:
-        if not checks and edition.CHECK.search(cell.source):
-            continue
-        cells.append(cell)
-    solved = [cell for cell in nb.cells if cell.cell_type == "code"]
-    given = [cell for cell in edition.learners(nb).cells if cell.cell_type == "code"]
-    sources = {g.id: s.source for g, s in zip(given, solved, strict=True)}
-    done = []
-    for cell in cells:
-        name = of_cell.get(sources.get(cell.get("id"), ""))
+    cells = [nbformat.v4.new_code_cell(START)] if short else []
+    for own, cell in zip(nb.cells, edition.learners(nb).cells, strict=True):
+        name = of_cell.get(own.source)
         if name is not None:
             if source := (extra or {}).get(name):
-                done.append(nbformat.v4.new_code_cell(source))
+                cells.append(nbformat.v4.new_code_cell(source))
             answer = answers if isinstance(answers, str) else answers.get(name, STUB)
-            cell.source = written(name, answer, sources[cell.id], cell.source)
-        done.append(cell)
-    nb.cells = done
+            cell.source = written(name, answer, own.source, cell.source)
+        elif edition.CHECK.search(cell.source):
+            if not checks:
+                continue
+        elif short:
+            continue
+        cells.append(cell)
+    nb.cells = cells
     return nb
 
 
