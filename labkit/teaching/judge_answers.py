@@ -112,7 +112,7 @@ def question(exercise: Exercise) -> bytes:
         "id": exercise.id,
         "answer": exercise.answer,
         "where": exercise.where,
-        "module": exercise.trial.__module__,
+        "module": exercise.trial.__module__,  # of those that several exercises share, another one
         "forbids": list(exercise.forbids),
         "goals": [goal.measure for goal in exercise.goals],
         "seconds": exercise.seconds,

@@ -12,12 +12,12 @@ from .sandbox import FILE_SIZE, PROCESSES, Limits
 def set_limits(limits: Limits) -> None:
     """Limit this process and all that it starts; none of them can take that back.
 
-    Memory is limited here for each process, at its own writable pages. What all take together is
-    watched from outside.
+    Memory is limited here for each process, at half of what all may take together: its own
+    writable pages. What all take is watched from outside, now and then.
     """
     threads = sum(_threads(process) for process in psutil.process_iter())
     _limit(resource.RLIMIT_CPU, int(limits.whole))
-    _limit(resource.RLIMIT_DATA, limits.memory)
+    _limit(resource.RLIMIT_DATA, limits.memory // 2)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_NPROC, PROCESSES + threads)
     _limit(resource.RLIMIT_CORE, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from labkit.teaching import sandbox
 from tests.support import homes
 from tests.support.homes import SOLUTION, STUB, hand_in, notebook
+from tests.support.others import reachable
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 WRONG = {"00-1": "goes down", "00-2": SOLUTION}
@@ -25,11 +27,11 @@ CLASS: dict[str, tuple[dict[str, Any], int, str]] = {
     "no_checks": ({"answers": homes.OTHER, "checks": False}, 4, ""),
     "wrong": ({"answers": WRONG}, 1, ""),
     "endless": ({"answers": SOLUTION, "extra": {"00-2": homes.ENDLESS}}, 4, "interrupted"),
-    "deletes": ({"answers": SOLUTION, "extra": {"00-3": homes.DELETES}}, 2, ""),
+    "deletes": ({"answers": SOLUTION, "extra": {"00-3": homes.DELETES}}, 4, ""),
     "fakes_check": ({"answers": STUB, "extra": {"00-1": homes.FAKES_CHECK}}, 0, ""),
     "fakes_trial": ({"answers": WRONG, "extra": {"00-1": homes.FAKES_TRIAL}}, 0, ""),
     "copies": ({"answers": STUB, "extra": {"00-1": homes.COPIES}}, 0, ""),
-    "eats": ({"answers": SOLUTION, "extra": {"00-4": homes.EATS}}, 3, ""),
+    "eats": ({"answers": SOLUTION, "extra": {"00-4": homes.EATS}}, 3, "memory"),
     "leaves": ({"answers": SOLUTION, "extra": {"00-1": homes.LEAVES}}, 4, ""),
 }
 
@@ -134,32 +136,49 @@ def test_bad_input_gets_one_sentence(tmp_path: Path, arguments: list[str]) -> No
 
 # -- the walls ------------------------------------------------------------------------------------
 
-#: What a cell must not be able to do: each prints what it has found.
-PROBES = """
-import os, pathlib, socket
-secret = os.environ.get("SECRET", "") or "HOME of teacher" * (os.environ["HOME"] == {home!r})
-seen = [p for p in {paths!r} if os.access(p, os.R_OK)]
-written = [p for p in {paths!r} if os.access(p, os.W_OK)]
-pathlib.Path(os.environ["HOME"], "x").write_text("mine")
-print([secret, seen, written, os.getuid() == {user}, len(os.listdir("/proc")) > 90])
+#: What a cell must not be able to do; it prints what it could.
+PROBE = """
+import os
+
+print([os.environ.get("SECRET"), os.environ["HOME"] == {home!r}])
+print([os.access(p, os.R_OK) for p in {paths!r}])
 """
+#: A process that outlives its parents, unless somebody looks after it.
+DAEMON = "(setsid sleep 9879 &) ; sleep 0"
+
+
+def run(sandboxes: sandbox.Sandboxes, *program: str) -> sandbox.Ended:
+    """Run a program in a sandbox, in the place of labkit's own."""
+    sandboxes._program = lambda words: list(program)  # type: ignore[method-assign]
+    return sandboxes.run(sandboxes.job(), "", [], sandbox.Limits())
 
 
 @pytest.mark.slow
-def test_a_sandbox_has_nothing_of_the_teacher(
+def test_a_sandbox_shows_nothing_of_the_teacher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (mine := tmp_path / "mine").write_text("secret")
     monkeypatch.setenv("SECRET", "token")
+    paths = [str(mine), __file__, str(Path.home() / ".bashrc")]
     with sandbox.choose() as sandboxes:
         if not sandboxes.walls.namespaces:
             pytest.skip("no namespaces can be made here")
-        job = sandboxes.job()
-        paths = [str(mine), str(Path(__file__)), str(Path.home())]
-        code = PROBES.format(home=str(Path.home()), paths=paths, user=-1)
-        job.asked.joinpath("probe.py").write_text(code)
-        monkeypatch.setattr(
-            sandbox.Sandboxes, "_program", lambda *_: ["python", f"{job.asked}/probe.py"]
-        )
-        ended = sandboxes.run(job, "probe", [], sandbox.Limits())
-        assert (ended.code, ended.log) == (0, "['', [], [], False, False]"), ended.log
+        code = PROBE.format(home=str(Path.home()), paths=paths)
+        ended = run(sandboxes, "python", "-P", "-c", code)
+    assert ended.log.splitlines() == ["[None, False]", "[False, False, False]"]
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+@pytest.mark.parametrize("other_user", [True, False])
+def test_nothing_lives_on(
+    tmp_path_factory: pytest.TempPathFactory, namespaces: bool, other_user: bool
+) -> None:
+    root = os.geteuid() == 0
+    if (other_user or namespaces) and not root:
+        pytest.skip("needs root")
+    base = reachable(tmp_path_factory.mktemp("walls"))
+    sandboxes = sandbox.Sandboxes(sandbox.Walls(namespaces, other_user or namespaces), base)
+    ended = run(sandboxes, "sh", "-c", f"{DAEMON}; id -u")
+    assert ended.code == 0, ended.log
+    assert (int(ended.log) == os.getuid()) is not (other_user or namespaces)
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "9879" in (p.info["cmdline"] or [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -45,7 +46,8 @@ def test_the_right_values_of_every_exercise_arrive(exercise: Exercise) -> None:
     (entry,) = sent([said(exercise, right, size)])
     result = judge_answers._result(exercise, entry)
     assert not result.wrong
-    json.loads(judge_answers.question(exercise))
+    module = importlib.import_module(json.loads(judge_answers.question(exercise))["module"])
+    assert module.trial is exercise.trial
 
 
 @pytest.mark.parametrize(
