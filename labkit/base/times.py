@@ -419,3 +419,25 @@ HOST_STEP = 20.0
 HOST_LOOK = 0.01
 #: A command on a host, unless its caller says otherwise.
 HOST_COMMAND = 60.0
+
+# -- labkit grade -------------------------------------------------------------------------------
+
+#: One cell of a learner's notebook, or one trial of an answer. The longest of the course that is
+#: graded takes 20 s on two cores.
+GRADED_CELL = 60.0
+#: On a machine that is busy, with so many processes per core that compute, a cell may take so many
+#: times as long; at most. An endless loop of four ranks on two cores makes it two by itself.
+GRADED_STRETCH = 10.0
+#: A whole notebook may take so many times as long: 60 cells of 5 s, or four that never end.
+GRADED_CELLS = 5
+#: Between looks at the memory that its processes take.
+GRADED_LOOK = 0.5
+#: Its kernel answers after it has started: ipykernel is imported.
+GRADED_KERNEL = 60.0
+#: A cell that was interrupted ends, with the ranks that it has kept busy; later, its kernel is
+#: given up.
+GRADED_INTERRUPTED = Bound(15.0)
+#: All processes of a sandbox are gone after they were killed.
+GRADED_ENDED = Bound(10.0)
+#: A process that compares answers has done so; each trial has ended before.
+JUDGED = 120.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..base.files import reason, write_whole
 from ..errors import DataError, UsageError
@@ -17,10 +17,18 @@ from .exercise import Exercise, Failed
 from .result import Result
 from .script_start import StartFailed
 
+#: What a file's trial yields: each part's name, and what was found.
+Told: TypeAlias = Iterable[tuple[str, dict[str, Any]]]
 
-def try_file(exercise: Exercise) -> Result:
+
+def try_file(
+    exercise: Exercise, follow: Callable[[Exercise, Told], Result] | None = None
+) -> Result:
     """Try the file that a learner has written, part by part; stop at the first that differs. Raise
-    UsageError if there is no such file."""
+    UsageError if there is no such file.
+
+    ``follow`` makes the result of what the trial yields; None: :func:`compare_parts`.
+    """
     path = Path(exercise.answer)
     try:
         text = path.read_text(encoding="utf-8")
@@ -39,7 +47,8 @@ def try_file(exercise: Exercise) -> Result:
         return _did_not_start(exercise, error)
     if found in map(means, ("", "...", begins_as(exercise))):
         return Result(exercise, 1, [None], [None], found="unwritten")
-    return _try(exercise, path)
+    trial: Callable[[Any, Any], Told] = exercise.trial
+    return (follow or compare_parts)(exercise, trial(path, exercise.seconds))
 
 
 def begins_as(exercise: Exercise) -> str:
@@ -85,14 +94,14 @@ def _did_not_start(exercise: Exercise, error: SyntaxError | ValueError) -> Resul
     return Result(exercise, 1, [failed], [None], notes=[note])
 
 
-def _try(exercise: Exercise, path: Path) -> Result:
+def compare_parts(exercise: Exercise, told: Told) -> Result:
+    """Compare each part with the expected one, up to the first that differs."""
     expected: dict[str, dict[str, Any]] = exercise.expected()
-    trial: Callable[[Any, Any], Any] = exercise.trial
     parts: list[tuple[str, bool]] = []
     yours: Any = None
     wanted: Any = None
     try:
-        for part, found in trial(path, exercise.seconds):
+        for part, found in told:
             yours, wanted = found, expected[part]
             parts.append((part, same(yours, wanted)))
             if not parts[-1][1]:

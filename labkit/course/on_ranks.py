@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +49,22 @@ def try_on_ranks(exercise: Exercise) -> Result:
 
     Raises LabError if no lab runs or a rank has no such name, RankDied if a rank has ended before.
     """
+    results = attempts(exercise)
+    result = next(results)
+    if judge(result).passed:
+        for fewer in results:
+            if not judge(fewer).passed:
+                result.found = "one size"
+            result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
+    return result
+
+
+def attempts(exercise: Exercise) -> Iterator[Result]:
+    """Yield what the answer gives on all ranks; then, if it may contain their number as a constant,
+    what it gives on all but the last.
+
+    Raises as :func:`try_on_ranks` does.
+    """
     with interrupts.shielded():
         session = lab.session_of(lab.running())
         group, cluster = session.group, session.cluster
@@ -56,12 +72,12 @@ def try_on_ranks(exercise: Exercise) -> Result:
             raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
         group.check()
         result = _try(exercise, group, cluster.size)
-        if judge(result).passed and _may_fix_size(exercise, cluster):
-            fewer = _try(exercise, group, cluster.size - 1)
-            if not judge(fewer).passed:
-                result.found = "one size"
-            result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
-        return result
+    yield result
+    with interrupts.shielded():
+        if not _may_fix_size(exercise, cluster):
+            return
+        fewer = _try(exercise, group, cluster.size - 1)
+    yield fewer
 
 
 def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:

@@ -1,10 +1,11 @@
-"""The command line: ``labkit lab | run | test | class | nbgrader | doctor | new``.
+"""The command line: ``labkit lab | run | test | grade | class | nbgrader | doctor | new``.
 
 Every command imports what it needs when it runs: ``labkit --help`` answers at once.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,19 @@ def _one_sentence() -> Iterator[None]:
     except LabError as error:
         typer.echo(f"labkit: {error}", err=True)
         raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    """Clean up at Ctrl-C and at SIGTERM alike, and end with exit code 130."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("labkit: interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_versions() -> None:
@@ -205,6 +219,71 @@ def nbgrader(
 
     with _one_sentence():
         typer.echo(nbgrader_export.write(notebook, output))
+
+
+@app.command()
+def grade(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Notebooks, a copy of the course, or a folder of learners' homes."),
+    ],
+    only: Annotated[
+        str, typer.Option(help="Numbers of notebooks, as in 00,01 (default: all that are there).")
+    ] = "",
+    timeout: Annotated[
+        float,
+        typer.Option(min=1, help="Seconds that one cell may take; a notebook 5 times as long."),
+    ] = 60,
+    memory: Annotated[float, typer.Option(min=0.5, help="GiB that one notebook may take.")] = 4,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Notebooks at the same time (default: by the cores)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML to this file.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say of each open exercise why.")
+    ] = False,
+) -> None:
+    """Run copies of learners' notebooks in sandboxes and say which exercises are solved.
+
+    Exits with 0 if all are, with 1 if one is open.
+    """
+    _check_versions()
+    from ..base.files import write_whole
+    from ..errors import UsageError
+    from ..teaching import grade, grade_report, homes, sandbox
+    from ..teaching.judge_answers import Judge
+    from . import run_notebook
+    from .grade_progress import GradeView
+
+    with _one_sentence(), _interrupted():
+        if as_json and as_csv:
+            raise UsageError("--json and --csv exclude each other.")
+        found = homes.find(paths, filter(None, only.split(",")))
+        if junit is not None:
+            run_notebook.check_output(junit, "--junit")
+        limits = sandbox.Limits(timeout, int(memory * (1 << 30)))
+        notebooks = len(found) * len({name for home in found for name in home.notebooks})
+        with sandbox.choose() as sandboxes, GradeView(notebooks) as view:
+            view.console.print(str(sandboxes.walls), soft_wrap=True)
+            grader = grade.Grader(sandboxes, Judge(), limits)
+            jobs = jobs or grade.default_jobs()
+            grades = grader.grade(found, jobs, view.begins, view.ended)
+        if junit is not None:
+            write_whole(junit, grade_report.as_junit(grades))
+    if as_json:
+        typer.echo(grade_report.as_json(grades, sandboxes.walls))
+    elif as_csv:
+        typer.echo(grade_report.as_csv(grades), nl=False)
+    else:
+        for line in grade_report.lines(grades):
+            typer.echo(line)
+        for line in grade_report.reasons(grades) if verbose else ():
+            typer.echo(line)
+    if any(not mark.passed for each in grades for mark in each.marks.values()):
+        raise typer.Exit(1)
 
 
 @app.command()

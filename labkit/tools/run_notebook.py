@@ -75,10 +75,10 @@ def cells_to_run(nb: NotebookNode) -> list[int]:
     return [i for i, cell in cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-def check_output(path: Path) -> None:
-    """Raise LabError unless a file can be written at ``path``."""
+def check_output(path: Path, option: str = "--output") -> None:
+    """Raise LabError unless a file can be written at ``path``, which an option names."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder; --output takes the name of a file.")
+        raise UsageError(f"{path} is a folder; {option} takes the name of a file.")
     if not path.parent.is_dir():
         raise UsageError(f"There is no folder {path.parent} to write {path.name} into.")
     if not os.access(path.parent, os.W_OK):

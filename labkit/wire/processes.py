@@ -70,7 +70,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 # -- end with the process that started this one ---------------------------------------------------
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -87,6 +87,12 @@ def end_with_parent(parent: int) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
+
+
+def hide() -> None:
+    """Keep other processes of this user from this one's memory and open files (ptrace, /proc)."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_DUMPABLE, 0)
 
 
 def leave(code: int = 0) -> NoReturn:

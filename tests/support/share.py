@@ -114,6 +114,7 @@ TOUCHES = {
     ),
     r"labkit/\w+/torchrun": ("tests/launchers/test_torchrun", "tests/ranks/test_torchrun"),
     r"labkit/rank/trial/": (r"tests/course/test_answers\.py::",),
+    r"labkit/teaching/|tests/support/homes": (r"tests/tools/test_grade\.py::",),
     r"labkit/tools/": ("tests/tools/",),
     r"tests/support/(cells|situations)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",

@@ -1,0 +1,107 @@
+"""Find learners' notebooks: single ones, a copy of the course, or a folder of many homes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..course import material
+from ..errors import UsageError
+
+#: A notebook of the course, by its file name.
+_NOTEBOOK = re.compile(r"(\d\d)b?_\w[\w.-]*\.ipynb")
+#: Endings of files that no learner hands in.
+_OTHERS = (*material.NOT_COPIED_SUFFIXES, ".new.ipynb")
+#: How many folders deep the notebooks of a home may be: ada/work/notebooks.
+DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Home:
+    """What one learner has handed in: notebooks by file name."""
+
+    name: str
+    notebooks: dict[str, Path] = field(default_factory=dict)
+
+
+def find(paths: Sequence[Path], only: Iterable[str] = ()) -> list[Home]:
+    """Find what is to be graded.
+
+    Parameters
+    ----------
+    paths
+        Notebooks, copies of the course, and folders of homes, of which each has a copy.
+    only
+        Numbers of notebooks, such as "00"; none: all of them.
+
+    Raises
+    ------
+    UsageError
+        If a path is none of these, or nothing is left.
+    """
+    wanted = set(only)
+    for number in wanted:
+        if not re.fullmatch(r"\d\d", number):
+            raise UsageError(f'--only takes numbers of notebooks, as in "00,01", not {number!r}.')
+    homes: dict[str, Home] = {}
+    for path in paths:
+        for home in _homes(path):
+            into = homes.setdefault(home.name, Home(home.name))
+            into.notebooks.update(
+                (n, p) for n, p in home.notebooks.items() if not wanted or n[:2] in wanted
+            )
+    if not any(home.notebooks for home in homes.values()):
+        raise UsageError("There is no notebook with exercises to grade.")
+    return list(homes.values())
+
+
+def _homes(path: Path) -> list[Home]:
+    if path.is_file() and path.suffix == ".ipynb":
+        if not _NOTEBOOK.fullmatch(path.name):
+            raise UsageError(
+                f"{path} is no notebook of the course: their names begin with a number, as in "
+                "00_start_here.ipynb."
+            )
+        return [Home(_name(path.parent), {path.name: path})]
+    if not path.is_dir():
+        raise UsageError(f"There is no notebook or folder {path}.")
+    if found := _notebooks(path, 0) or _notebooks(path / "notebooks", 0):
+        return [Home(_name(path), found)]
+    folders = [inside for inside in sorted(path.iterdir()) if inside.is_dir()]
+    homes = [Home(folder.name, _notebooks(folder, DEPTH - 1)) for folder in folders]
+    if not any(home.notebooks for home in homes):
+        raise UsageError(
+            f"{path} has no notebooks of the course: it may be a copy of the course, or a folder "
+            "of homes with a copy in each."
+        )
+    return [home for home in homes if not home.name.startswith(".")]
+
+
+def _name(folder: Path) -> str:
+    """Return the name of the home that a folder with notebooks, or one above it, is."""
+    folder = folder.resolve()
+    return folder.parent.name if folder.name == "notebooks" else folder.name
+
+
+def _notebooks(folder: Path, depth: int) -> dict[str, Path]:
+    """Return the notebooks of the course in a folder, or in one that it holds."""
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError:
+        return {}
+    found = {path.name: path for path in inside if _is_notebook(path)}
+    if found or not depth:
+        return found
+    deeper = [path for path in inside if path.is_dir() and not path.is_symlink()]
+    # A copy of the course has its notebooks in a folder of that name.
+    for path in sorted(deeper, key=lambda path: path.name != "notebooks"):
+        if not path.name.startswith(".") and (found := _notebooks(path, depth - 1)):
+            return found
+    return {}
+
+
+def _is_notebook(path: Path) -> bool:
+    known = bool(_NOTEBOOK.fullmatch(path.name)) and not path.name.endswith(_OTHERS)
+    return known and path.is_file() and not path.is_symlink()
