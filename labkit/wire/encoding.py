@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T")
-#: JSON's keys are strings only. The key of the list of pairs that stands for another mapping: no
-#: field has this name.
+#: JSON's keys are strings only. The key of the list of pairs that stands for another mapping, or
+#: for one that has this key itself.
 _PAIRS = ""
 
 
@@ -70,7 +70,7 @@ def _unknown_keys(theirs: Any, ours: Any) -> set[str]:
 
 def _write(value: Any) -> Any:
     if type(value) is dict:
-        if isinstance(next(iter(value), ""), str):
+        if _PAIRS not in value and isinstance(next(iter(value), ""), str):
             return {key: _write(inner) for key, inner in value.items()}
         return {_PAIRS: [[_write(key), _write(inner)] for key, inner in value.items()]}
     return [_write(inner) for inner in value] if type(value) in (list, tuple) else value

@@ -11,8 +11,8 @@ from tests.support.cells import finish_cell, run_cell, send_cell
 from tests.support.manners import start_with_manners
 
 
-def start(n: int, fake_slurm: bool) -> labkit.Lab:
-    return start_with_manners(n) if fake_slurm else labkit.start(n)
+def start(n: int, fake_nccl: bool) -> labkit.Lab:
+    return start_with_manners(n) if fake_nccl else labkit.start(n)
 
 
 @pytest.fixture(scope="module", params=[(2, False), (4, False), (2, True)], ids=str)
