@@ -16,7 +16,7 @@ from collections.abc import Sequence as _Sequence
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from .errors import (
+from .base.errors import (
     CellSyntaxError,
     DataError,
     Deadlock,

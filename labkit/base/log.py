@@ -31,8 +31,8 @@ from importlib import metadata
 from io import TextIOWrapper
 from pathlib import Path
 
-from ..errors import DataError, UsageError
 from . import trust
+from .errors import DataError, UsageError
 from .files import reason
 
 VARIABLE = "LABKIT_LOG"

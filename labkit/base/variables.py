@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from ..errors import UsageError
+from .errors import UsageError
 
 T = TypeVar("T")
 

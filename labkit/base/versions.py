@@ -18,7 +18,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from ..errors import StartError
+from .errors import StartError
 
 #: Makes a warning of it, for somebody who wants to try all the same.
 VARIABLE = "LABKIT_ANY_VERSIONS"

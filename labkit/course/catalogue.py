@@ -20,7 +20,7 @@ from IPython.core.completer import (
     context_matcher,
 )
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from . import own_exercises
 from .exercise import OWN_ID
 

@@ -8,8 +8,8 @@ import re
 import textwrap
 from collections import Counter
 
+from ..base.errors import WIDTH, LabError, UsageError
 from ..base.rank_names import label
-from ..errors import WIDTH, LabError, UsageError
 from ..notebook import shell
 from . import catalogue, edition, learner
 from .exercise import Exercise
@@ -94,7 +94,7 @@ class Check:
             _print(said)
         return verdict
 
-    def all(self, notebook: str | None = None) -> Verdicts:
+    def all(self, notebook: str | None = None) -> dict[str, Verdict]:
         """Try your answers to all exercises of a notebook; print a line for each, and how many
         have passed.
 

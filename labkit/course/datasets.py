@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, UsageError
+from ..base.errors import DataError, UsageError
 from . import download
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from ..base import trust
+from ..base.errors import DataError, UsageError
 from ..base.files import reason, write_whole
-from ..errors import DataError, UsageError
 from . import edition, material
 
 PARTS = ("notebooks", "data")

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import DataError, UsageError
+from ..base.errors import DataError, UsageError
 from .material import file, notebooks
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..base.errors import DataError, UsageError
 from ..base.files import reason, write_whole
-from ..errors import DataError, UsageError
 from . import material
 from .compare import same
 from .edition import says_something

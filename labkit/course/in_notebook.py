@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError, red
+from ..base.errors import UsageError, red
 from ..notebook import shell
 from ..wire.trial import Here, Watched, find, unusable
 from . import own_exercises

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import DataError, wrapped
+from ..base.errors import DataError, wrapped
 from ..notebook import shell
 from . import catalogue, delivery, material, progress
 from .progress import Change, Progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import DataError
+from ..base.errors import DataError
 
 #: What `labkit run` and Python leave behind: no part of the course.
 NOT_COPIED_SUFFIXES = (".executed.ipynb", ".pyc")

@@ -10,10 +10,10 @@ from typing import Any
 import cloudpickle
 
 from ..base import interrupts
+from ..base.errors import Interrupted, RankDied, UsageError
 from ..base.rank_names import label
 from ..deadlock import group_causes
 from ..deadlock.needs import Situation
-from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
 from ..notebook.show import plain

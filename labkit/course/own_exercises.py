@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .exercise import OWN_ID, Exercise
 
 FOLDER = "exercises"

@@ -19,8 +19,8 @@ from typing import Annotated
 import msgspec
 
 from ..base import times
+from ..base.errors import DataError
 from ..base.files import reason, write_whole
-from ..errors import DataError
 
 FILE, LOCK = "progress.json", ".progress.lock"
 #: What this labkit writes, and the newest that it reads.

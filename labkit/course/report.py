@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.errors import WIDTH
 from ..base.rank_names import fold, label
-from ..errors import WIDTH
 from ..notebook.show import plain
 from .compare import Comparison
 from .exercise import Failed

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import interrupts, times
-from ..errors import Deadlock, Interrupted, RankDied
+from ..base.errors import Deadlock, Interrupted, RankDied
 from ..notebook import live
 from ..notebook.show import plain
 from ..runtime.torchrun import Ended, Job, Raised

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..base.errors import UsageError
 from ..base.rank_names import rank_colour
-from ..errors import UsageError
 from .chart import chart, check_length, series, titled
 from .picture import Picture
 from .style import (

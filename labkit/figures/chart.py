@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .style import (
     INK,
     LABEL_SIZE,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .values import number, tensors
 
 #: A rank and a chunk of it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .chart import measured
 from .style import format_seconds
 

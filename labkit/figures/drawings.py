@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from ..base.errors import UsageError
 from ..base.rank_names import label, rank_colour
-from ..errors import UsageError
 from .picture import Picture
 from .style import (
     CARD,

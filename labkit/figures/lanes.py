@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..base.errors import UsageError
 from ..base.rank_names import rank_colour
-from ..errors import UsageError
 from .chart import chart, check_length, number_ticks, series
 from .picture import Picture
 from .style import (

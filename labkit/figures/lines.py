@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .chart import (
     BOUND,
     POINTS,

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import DataError, UsageError
 from ..base.files import reason, write_whole
-from ..errors import DataError, UsageError
 from .style import CARD, CARD_EDGE, DPI, NOTE_SIZE, SHOWN_DPI, SOFT_INK
 
 if TYPE_CHECKING:

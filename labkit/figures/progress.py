@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .chart import check_count, check_length
 from .picture import Picture
 from .style import (

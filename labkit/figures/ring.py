@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..base.errors import UsageError
 from ..base.rank_names import fold, label, rank_colour
-from ..errors import UsageError
 from .chunks import Parts, Step, follow_chunks
 from .drawings import Sheet
 from .picture import Picture

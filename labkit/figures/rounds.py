@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .chart import (
     Rounds,
     byte_range,

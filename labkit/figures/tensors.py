@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 from .canvas import Canvas
 from .moves import follow, trace
 from .picture import Picture

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
+from ..base.errors import UsageError
 
 #: Largest number of values of one rank that a picture can show.
 MAX_VALUES = 16

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import times
-from ..errors import StartError
+from ..base.errors import StartError
 
 #: Some of the commands are where not every user looks.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

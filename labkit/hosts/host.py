@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from ..base import times
-from ..errors import LabError, LabStopped
+from ..base.errors import LabError, LabStopped
 from . import namespaces
 
 # Set for what Host.run starts, so that all of it is found again.

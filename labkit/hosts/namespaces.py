@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import psutil
 
 from ..base import times
-from ..errors import LabError
+from ..base.errors import LabError
 from . import commands
 
 

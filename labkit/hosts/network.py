@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from ..base import times
-from ..errors import LabError, StartError, UsageError
+from ..base.errors import LabError, StartError, UsageError
 from . import commands, namespaces, rights
 from .host import Host
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import StartError
+from ..base.errors import StartError
 from . import commands
 
 #: What the kernel asks for in every step, as bits of ``CapEff``: CAP_NET_ADMIN, CAP_SYS_ADMIN.

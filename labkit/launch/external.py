@@ -18,7 +18,7 @@ from typing import Any
 from traitlets.config import Config
 
 from ..base import trust
-from ..errors import StartError, UsageError
+from ..base.errors import StartError, UsageError
 from ..wire.protocol import (
     LAB_FOLDER,
     LAST_COMMAND,

@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from ..base import times, trust
-from ..errors import StartError
+from ..base.errors import StartError
 from ..wire.processes import end_with_parent
 from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from .exit_notice import unregister

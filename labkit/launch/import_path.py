@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..base import trust
-from ..errors import StartError
+from ..base.errors import StartError
 
 #: How the path names the working folder, whichever that is.
 WORKING_FOLDER = ""

@@ -19,8 +19,8 @@ import ipyparallel as ipp
 from traitlets.config import Config
 
 from ..base import interrupts, times
+from ..base.errors import StartError
 from ..base.rank_names import how_to_replace
-from ..errors import StartError
 from ..wire.processes import has_gpu
 from ..wire.protocol import CLIENT
 from ..wire.state import describe_exit

@@ -11,7 +11,7 @@ import socket
 import sys
 
 from ..base import times
-from ..errors import StartError
+from ..base.errors import StartError
 
 #: Files that the controller has open with no rank, more for each rank (measured: 119 and 8), and
 #: what it may need meanwhile.

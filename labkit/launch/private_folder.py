@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from ..base import times, trust
-from ..errors import StartError
+from ..base.errors import StartError
 
 PREFIX = "labkit-"
 #: What the folder of ipyparallel's files is called in there.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..base import times, trust
+from ..base.errors import StartError
 from ..base.files import reason
-from ..errors import StartError
 
 #: States of a job that is there or still comes; whatever else Slurm says is an end.
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "SIGNALING")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psutil
 
 from ..base import times
-from ..errors import StartError, UsageError
+from ..base.errors import StartError, UsageError
 
 #: Runs a command without its error output: what hosts say while all is well would come to stand in
 #: the notebook.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import times
-from ..errors import LabError, LabStopped
+from ..base.errors import LabError, LabStopped
 from ..wire.processes import receive_message, send_message
 from ..wire.state import describe_exit
 from . import private_folder, zygote_client

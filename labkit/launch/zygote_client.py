@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..base import times, trust
-from ..errors import StartError
+from ..base.errors import StartError
 from ..wire import processes
 from ..wire.processes import ForkedProcess
 from . import fingerprint, private_folder

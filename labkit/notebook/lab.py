@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..base import interrupts
-from ..errors import LabError, UsageError
+from ..base.errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request
 from ..runtime.control import survey
 from ..runtime.messages import Message
 from ..runtime.session import Session
 from ..runtime.watchdog import find_fault
-from ..timeline.timeline import Cell, Timeline, record
 from ..wire.state import sentences
 from ..wire.trial import kind_of
 from . import live, shell, variables
 from .board import Table
 from .run import may_ask, run
+from .timeline.timeline import Cell, Timeline, record
 from .watch import MOST_NAMES, Watch
 
 _current: Lab | None = None

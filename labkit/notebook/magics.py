@@ -13,7 +13,7 @@ from IPython.core.error import UsageError as PrintedError
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..base import interrupts, times
-from ..errors import RankError, UsageError, red
+from ..base.errors import RankError, UsageError, red
 from ..runtime import request
 from ..wire.state import Outcome
 from . import lab, live, show

@@ -20,8 +20,8 @@ from IPython.core.completer import (
 )
 
 from ..base import interrupts, times
+from ..base.errors import LabError
 from ..base.rank_names import label
-from ..errors import LabError
 from ..runtime import error_texts
 from ..runtime.process_group import GroupManager
 from ..runtime.request import send_remote_call

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CellSyntaxError, LabStopped
+from ..base.errors import CellSyntaxError, LabStopped
 
 if TYPE_CHECKING:
     from IPython.core.completer import Matcher

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ..base import interrupts, log, variables
-from ..errors import Interrupted, StartError, UsageError, red
+from ..base.errors import Interrupted, StartError, UsageError, red
 from ..launch import import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import WarmProcess
 from ..launch.zygote_client import PRELOAD, fork_is_safe

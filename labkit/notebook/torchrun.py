@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from ..base import interrupts
-from ..errors import UsageError
+from ..base.errors import UsageError
 from ..runtime.torchrun import Job
 from . import live, show
 from . import shell as ipython

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..base.errors import LabError, UsageError
 from ..base.rank_names import label
-from ..errors import LabError, UsageError
 from ..runtime.cluster import RankCluster
 from ..runtime.follow import Finished, finish, follow
 from ..runtime.process_group import GroupManager

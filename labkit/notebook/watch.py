@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..base import times
+from ..base.errors import LabError
 from ..base.rank_names import fold, label
-from ..errors import LabError
 from ..runtime import control
 from ..runtime.cluster import RankCluster
 from ..wire.requests import MOST_POINTS, AskCurves, Curve, Curves

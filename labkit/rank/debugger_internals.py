@@ -8,7 +8,7 @@ from typing import Any
 
 from IPython.core.debugger import Pdb
 
-from ..errors import LabError
+from ..base.errors import LabError
 from ..wire import python_threads
 from . import tracebacks, user_input
 

@@ -13,8 +13,8 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from ..base.errors import LabError
 from ..base.rank_names import how_to_replace
-from ..errors import LabError
 from ..wire.connections import list_connections
 from . import interrupts
 from .observe import ended_groups

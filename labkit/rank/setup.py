@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ..base import variables
-from ..errors import LabError
+from ..base.errors import LabError
 from ..wire import remote_calls
 from ..wire.memory_files import Address, is_reachable
 from ..wire.processes import count_cores

@@ -21,7 +21,7 @@ from typing import Any
 
 import tqdm.std
 
-from ..errors import LabError
+from ..base.errors import LabError
 from ..wire.texts import STACKS
 from . import ipython_internals
 

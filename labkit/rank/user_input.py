@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import LabError
+from ..base.errors import LabError
 from ..wire.encoding import encode
 from ..wire.requests import INPUT_REQUEST, GiveInput, InputRequest, May, refusal
 from . import activity, ipython_internals, tracebacks

@@ -19,8 +19,8 @@ import psutil
 
 from ..base import interrupts, times
 from ..base.clock import Clock
+from ..base.errors import LabError, LabStopped, StartError
 from ..base.rank_names import label
-from ..errors import LabError, LabStopped, StartError
 from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..base import times
+from ..base.errors import LabError
 from ..deadlock import message
 from ..deadlock.samples import renumber
-from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..wire.encoding import ProtocolError, decode, encode
 from ..wire.requests import REFUSED, Activity, AskActivity, AskBusy, AskSample, Question

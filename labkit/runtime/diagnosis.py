@@ -9,6 +9,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..base import rank_names
+from ..base.errors import (
+    Deadlock,
+    Interrupted,
+    RankDied,
+    RankError,
+    SuspectedDeadlock,
+    red,
+    wrapped,
+)
 from ..base.rank_names import label
 from ..deadlock.case import Case
 from ..deadlock.cause import likely_cause
@@ -21,7 +30,6 @@ from ..deadlock.message import (
     who_is_absent,
     who_waits,
 )
-from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock, red, wrapped
 from ..wire import texts
 from ..wire.samples import Sample
 from ..wire.state import describe_exit

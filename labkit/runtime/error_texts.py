@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..base.errors import red
 from ..base.rank_names import bold_label, fold, has_rate, how_to_replace, label
-from ..errors import red
 
 if TYPE_CHECKING:  # a check that shows a wrong answer needs no ipyparallel
     from .cluster import RankCluster

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from ..base import interrupts, times
-from ..errors import Interrupted, LabError, RankError
+from ..base.errors import Interrupted, LabError, RankError
 from ..wire.state import Outcome, RankState
 from . import control, diagnosis, messages, recovery, unlike_calls
 from .diagnosis import Ending

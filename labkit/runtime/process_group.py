@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..base import interrupts, times
+from ..base.errors import LabError
 from ..base.rank_names import how_to_replace, label
-from ..errors import LabError
 from ..wire import remote_calls
 from . import recovery
 from .cluster import RankCluster

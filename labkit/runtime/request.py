@@ -12,8 +12,8 @@ from typing import Any
 import ipyparallel as ipp
 
 from ..base import interrupts, times
+from ..base.errors import RankDied
 from ..deadlock.samples import renumber
-from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
 from ..wire import remote_calls
 from ..wire.encoding import ProtocolError, decode

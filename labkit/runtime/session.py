@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import interrupts, times
+from ..base.errors import LabError, LabStopped, UsageError
 from ..base.rank_names import fold, how_to_replace, label
-from ..errors import LabError, LabStopped, UsageError
 from . import control
 from .cluster import RankCluster
 from .process_group import GroupManager

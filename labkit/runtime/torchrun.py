@@ -13,8 +13,8 @@ from signal import SIGTERM
 from types import MappingProxyType
 
 from ..base import interrupts, times
+from ..base.errors import LabError, RankDied, UsageError, red, wrapped
 from ..base.rank_names import label
-from ..errors import LabError, RankDied, UsageError, red, wrapped
 from ..launch.torchrun import Report, Torchrun, make_folder
 from ..launch.torchrun_owner import STDERR, STDOUT
 from ..wire import texts as torch_texts

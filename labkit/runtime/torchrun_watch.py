@@ -16,11 +16,11 @@ import psutil
 
 from ..base import times
 from ..base.clock import SYSTEM
+from ..base.errors import Deadlock, Interrupted, SuspectedDeadlock, red
 from ..deadlock import message
 from ..deadlock.case import Case
 from ..deadlock.cause import likely_cause
 from ..deadlock.samples import renumber
-from ..errors import Deadlock, Interrupted, SuspectedDeadlock, red
 from ..wire.encoding import decode, encode
 from ..wire.protocol import SOCKET, Hello
 from ..wire.requests import AskSample, Question

@@ -13,10 +13,10 @@ from html import escape
 from pathlib import Path
 
 from ..base import times
+from ..base.errors import DataError, UsageError
 from ..base.files import reason, write_whole
 from ..course import catalogue
 from ..course.exercise import COURSE_ID
-from ..errors import DataError, UsageError
 from ..figures.picture import Picture
 from ..figures.progress import MAX_LEARNERS, class_progress
 from ..notebook import shell

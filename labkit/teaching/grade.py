@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base import variables
+from ..base.errors import DataError, LabError
 from ..base.files import reason
 from ..course import edition, material
-from ..errors import DataError, LabError
 from . import plan, run_inside, sandbox
 from .homes import Home
 from .judge_answers import Judge, Mark, exercises_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..base.errors import UsageError
 from ..course import material
-from ..errors import UsageError
 
 #: A notebook of the course, by its file name.
 _NOTEBOOK = re.compile(r"(\d\d)b?_\w[\w.-]*\.ipynb")

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from ..base import times
+from ..base.errors import LabError
 from ..course import catalogue, edition
 from ..course.exercise import Exercise, Failed
 from ..course.judge import judge
 from ..course.result import Result
-from ..errors import LabError
 from ..wire.trial import Unusable
 from . import records
 

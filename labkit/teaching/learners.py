@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from ..base.errors import DataError, UsageError
 from ..base.files import reason
 from ..course import catalogue, progress
 from ..course.exercise import OWN_ID
 from ..course.progress import FILE, Entry, Progress
-from ..errors import DataError, UsageError
 
 #: How many folders deep in a learner's folder the progress may be: ada/work/progress.json.
 DEPTH = 2

@@ -13,10 +13,10 @@ from typing import Any
 
 import nbformat
 
+from ..base.errors import DataError, UsageError
 from ..base.files import reason, write_whole
 from ..course import catalogue, material
 from ..course.edition import CHECK, FROM, has_solution, is_mark, stub
-from ..errors import DataError, UsageError
 
 #: Of nbgrader's metadata.
 SCHEMA = 3

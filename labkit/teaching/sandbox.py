@@ -36,9 +36,9 @@ from typing import IO
 import psutil
 
 from ..base import times, variables
+from ..base.errors import StartError
 from ..base.files import reason
 from ..course import material
-from ..errors import StartError
 from ..wire.processes import count_cores
 from . import trial_source
 

@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import LabError
 from ..base.files import write_whole
 from ..course.exercise import HINTS, Exercise, Failed, Goal
 from ..course.in_file import Told, try_file
 from ..course.result import Result
 from ..course.script_start import StartFailed
-from ..errors import LabError
 from ..wire.trial import kind_of
 
 #: The types of plain data, which ``torch.load(weights_only=True)`` reads.

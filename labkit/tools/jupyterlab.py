@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..base import trust
+from ..base.errors import LabError
 from ..course import progress
-from ..errors import LabError
 from .environment import encryption
 
 FIRST_PAGE = "notebooks/00_start_here.ipynb"

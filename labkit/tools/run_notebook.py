@@ -20,8 +20,8 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from ..base.errors import DataError, StartError, UsageError
 from ..base.files import reason, write_whole
-from ..errors import DataError, StartError, UsageError
 from ..notebook.live import LIVE
 from .environment import encryption, kernel_environment
 

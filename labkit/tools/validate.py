@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..base.errors import UsageError
 from ..course import material
-from ..errors import UsageError
 
 
 def find(paths: Sequence[Path]) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.timeline.timeline import Timeline
+from labkit.notebook.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording
 from tests.browser import chromium
 from tests.support.system import needs

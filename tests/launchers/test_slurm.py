@@ -15,7 +15,7 @@ import pytest
 import labkit
 from labkit import LabError
 from labkit.base import times
-from labkit.errors import Deadlock, RankDied
+from labkit.base.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
 from tests.support import answers, external_lab, witnesses
 from tests.support.alarm import alarm

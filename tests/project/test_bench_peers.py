@@ -119,7 +119,7 @@ def test_every_peer_is_a_row_whatever_it_does(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["labkit.errors.Deadlock: rank 0 waits for rank 1"], "rank 0 waits for rank 1"),
+        (["labkit.Deadlock: rank 0 waits for rank 1"], "rank 0 waits for rank 1"),
         (["Error executing distributed code: Timeout waiting for responses"], "Timeout waiting"),
         (["Traceback:", '  File "errors.py", line 1', "    dist.all_reduce(x)",
           "RuntimeError: Connection closed by peer"], "Connection closed"),

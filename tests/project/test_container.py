@@ -8,7 +8,7 @@ import shlex
 
 from typer.main import get_command
 
-from labkit.tools.cli import app
+from labkit.__main__ import app
 from tests.support.conda_versions import ROOT
 
 FOLDER = ROOT / ".devcontainer"

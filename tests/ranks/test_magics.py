@@ -7,7 +7,7 @@ from jupyter_client.manager import start_new_kernel
 
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError, UsageError
-from labkit.errors import Interrupted
+from labkit.base.errors import Interrupted
 from labkit.notebook.lab import parse_ranks
 from tests.support.events import HANG_SECONDS, busy_with, stop_pressed
 

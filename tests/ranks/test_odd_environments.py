@@ -122,7 +122,7 @@ def test_too_few_open_files_are_one_sentence() -> None:
         "labkit.start(2)"
     )
     last = run_python(code).stderr.splitlines()[-1]
-    assert last.startswith("labkit.errors.StartError: A process may open 64 files here; 2 ranks ")
+    assert last.startswith("labkit.StartError: A process may open 64 files here; 2 ranks ")
     assert last.endswith("ulimit -n 4096.")
 
 
@@ -206,7 +206,7 @@ def run_with_threads(threads: str, code: str) -> subprocess.CompletedProcess[str
 
 def test_too_few_threads_are_one_sentence() -> None:
     last = run_with_threads("20", "labkit.start(2)").stderr.splitlines()[-1]
-    assert last.startswith("labkit.errors.StartError: You may have 20 threads here and have ")
+    assert last.startswith("labkit.StartError: You may have 20 threads here and have ")
     assert last.endswith("ulimit -u 4096.")
 
 
@@ -274,4 +274,4 @@ def test_an_interface_of_another_machine_is_one_sentence() -> None:
     code = "import labkit\nlabkit.start(1)"
     done = run_python(code, variables={"GLOO_SOCKET_IFNAME": "eth9"})
     said = done.stderr.splitlines()[-1]
-    assert said.startswith("labkit.errors.StartError: GLOO_SOCKET_IFNAME=eth9 names no network int")
+    assert said.startswith("labkit.StartError: GLOO_SOCKET_IFNAME=eth9 names no network int")

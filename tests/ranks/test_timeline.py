@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 import labkit
-from labkit.timeline.timeline import Timeline
+from labkit.notebook.timeline.timeline import Timeline
 
 SETUP = """
 import time

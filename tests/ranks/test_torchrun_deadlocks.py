@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import Deadlock, RankDied, SuspectedDeadlock
-from labkit.errors import Interrupted
+from labkit.base.errors import Interrupted
 from labkit.runtime import torchrun_watch
 from tests.support.events import press_stop
 

@@ -18,7 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch.distributed import run as torchrun
 
 import labkit
-from labkit.errors import Interrupted, LabError, RankDied, UsageError
+from labkit.base.errors import Interrupted, LabError, RankDied, UsageError
 from labkit.launch import zygote_client
 from labkit.launch.zygote_client import Zygote
 from tests.bench.child import is_alive

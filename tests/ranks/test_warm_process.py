@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit.errors import LabError
+from labkit.base.errors import LabError
 from labkit.launch import private_folder
 from labkit.launch.warm_process import WarmProcess
 from labkit.wire.state import describe_exit

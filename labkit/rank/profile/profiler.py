@@ -25,7 +25,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ...base import times
-from ...errors import LabError
+from ...base.errors import LabError
 from ...wire.recording import Recording
 from .. import leaving, process_group, tracebacks
 from ..observe import device, flight_recorder, p2p_record

@@ -22,7 +22,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ...base import times
-from ...errors import LabError
+from ...base.errors import LabError
 
 #: What tells that torchrun's agent serves the store; torch reads it in each process.
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"

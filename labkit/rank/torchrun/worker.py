@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
 def _brief(kind: str, text: str) -> str:
     """Return the line of an error's text that says what it is."""
     if kind == "ProcessRaisedException":  # of mp.spawn: the traceback of a process of its own
-        return text.rstrip().rpartition("\n")[2].removeprefix("labkit.errors.LabError: ")
+        return text.rstrip().rpartition("\n")[2].removeprefix("labkit.LabError: ")
     return text.split("\n", 1)[0]
 
 

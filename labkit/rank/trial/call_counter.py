@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...errors import LabError
+from ...base.errors import LabError
 from ...wire.protocol import MEASURES
 from .. import tracebacks
 from ..torch_internals import collectives

@@ -16,7 +16,7 @@ from weakref import WeakSet
 import torch.distributed as dist
 
 from ...base import times
-from ...errors import LabError
+from ...base.errors import LabError
 from ...wire.trial import Found, Here, TrialEnd, Watched, find, kind_of, unusable
 from .. import memory, tracebacks
 from ..observe import device, flight_recorder

@@ -13,9 +13,9 @@ import psutil
 
 from ... import hosts
 from ...base import times
+from ...base.errors import LabError
 from ...base.files import reason
 from ...course import datasets, material
-from ...errors import LabError
 from ...launch.private_folder import PREFIX, check_place
 from ...launch.zygote_client import fork_is_safe
 from ...notebook import startup

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from labkit.base.errors import UsageError
 from labkit.course import in_file, material
 from labkit.course.exercise import Exercise, Failed, Mistake
 from labkit.course.judge import Verdict, judge
 from labkit.course.report import report
 from labkit.course.script_start import StartFailed
-from labkit.errors import UsageError
 
 EXPECTED = {"first": {"steps": 3, "weights": 1.0}, "second": {"steps": 5, "weights": 2.0}}
 Found = dict[str, dict[str, Any]]

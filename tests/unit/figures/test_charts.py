@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from labkit.errors import UsageError
+from labkit.base.errors import UsageError
 from labkit.figures import (
     against_prediction,
     answers,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from labkit.errors import UsageError
+from labkit.base.errors import UsageError
 from labkit.figures.chunks import follow_chunks
 
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from labkit.errors import DataError, UsageError
+from labkit.base.errors import DataError, UsageError
 from labkit.figures import Picture, new_figure, picture, style_axes
 from labkit.figures.style import DPI, SHOWN_DPI
 

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.patches import FancyArrowPatch
 
-from labkit.errors import UsageError
+from labkit.base.errors import UsageError
 from labkit.figures import ring as drawing
 from labkit.figures.ring import ring_strip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.errors import StartError
+from labkit.base.errors import StartError
 from labkit.launch import preconditions
 
 

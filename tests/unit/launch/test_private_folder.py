@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from labkit.errors import LabError, StartError
+from labkit.base.errors import LabError, StartError
 from labkit.launch.private_folder import PrivateFolder, home_variables, sweep
 from tests.support.others import NOBODY, as_nobody, as_root, reachable
 

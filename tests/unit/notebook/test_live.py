@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.base import times, variables
-from labkit.errors import UsageError
+from labkit.base.errors import UsageError
 from labkit.notebook import live
 from labkit.notebook.live import Line, Live, Page, patience
 from labkit.wire.state import RankState

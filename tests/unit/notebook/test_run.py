@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.base import times
-from labkit.errors import RankError
+from labkit.base.errors import RankError
 from labkit.notebook import run as module
 from labkit.notebook.live import Live, Page
 from labkit.notebook.run import User, may_ask, run

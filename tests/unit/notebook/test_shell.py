@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from labkit.errors import CellSyntaxError
+from labkit.base.errors import CellSyntaxError
 from labkit.notebook import shell
 
 

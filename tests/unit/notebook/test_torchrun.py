@@ -7,7 +7,7 @@ import re
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from labkit.errors import CellSyntaxError, UsageError
+from labkit.base.errors import CellSyntaxError, UsageError
 from labkit.notebook import torchrun
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.base import times
-from labkit.errors import LabError
+from labkit.base.errors import LabError
 from labkit.notebook import watch as module
 from labkit.notebook.watch import MOST_KEPT, Line, Watch
 from labkit.wire.requests import Curve, Curves

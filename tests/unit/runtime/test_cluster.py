@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labkit.base import times
-from labkit.errors import LabError, StartError
+from labkit.base.errors import LabError, StartError
 from labkit.launch import few_messages, ipyparallel_internals
 from labkit.launch.placement import Place
 from labkit.runtime.cluster import RankCluster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labkit.base import times
-from labkit.errors import LabError, LabStopped
+from labkit.base.errors import LabError, LabStopped
 from labkit.runtime import control
 from labkit.runtime.control import measure_pace as measure
 from labkit.runtime.control import survey

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import errors
+from labkit.base import errors
+from labkit.base.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from labkit.deadlock.case import Case
 from labkit.deadlock.exit_reason import ENDED
 from labkit.deadlock.needs import Situation
-from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from labkit.launch.launcher import ForkedLauncher
 from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.base import times
-from labkit.errors import Deadlock, Interrupted, LabError, RankDied, RankError
+from labkit.base.errors import Deadlock, Interrupted, LabError, RankDied, RankError
 from labkit.runtime import control
 from labkit.runtime import follow as module
 from labkit.runtime.diagnosis import Ending

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit.errors import LabError
+from labkit.base.errors import LabError
 from labkit.runtime.process_group import GroupManager
 from tests.support.virtual_clock import VirtualClock
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labkit.errors import LabError
+from labkit.base.errors import LabError
 from labkit.launch.placement import Place
 from labkit.runtime import session as module
 from labkit.runtime.session import Session

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from labkit.errors import RankDied
+from labkit.base.errors import RankDied
 from labkit.launch.torchrun import Report
 from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, refusal_reason
 from labkit.wire.state import Outcome

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.errors import Deadlock, Interrupted, SuspectedDeadlock
+from labkit.base.errors import Deadlock, Interrupted, SuspectedDeadlock
 from labkit.runtime.torchrun_watch import Watch, deadlock, stopped
 from labkit.wire.encoding import encode
 from labkit.wire.protocol import SOCKET, Hello

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import labkit
 from labkit import DataError, UsageError
+from labkit.__main__ import app
 from labkit.figures import picture
 from labkit.teaching import classroom
-from labkit.tools.cli import app
 
 EVIL = '"><script>alert(1)<'
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.errors import UsageError
+from labkit.base.errors import UsageError
 from labkit.teaching import homes
 
 ONE, TWO = "00_start_here.ipynb", "01_point_to_point.ipynb"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
-from ....timeline.timeline import Timeline
+from ....notebook.timeline.timeline import Timeline
 from ....wire.recording import WORK, Event, Recording
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
@@ -121,7 +121,7 @@ EXERCISE = Exercise(
     id="06-3",
     title="Find the slow rank",
     answer="culprit",
-    setup="from labkit.timeline.timeline import Timeline",
+    setup="from labkit.notebook.timeline.timeline import Timeline",
     trial=trial,
     expected=expected,
     entries=tuple(

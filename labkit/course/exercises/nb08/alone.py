@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ....base import times
-from ....errors import DataError
+from ....base.errors import DataError
 from ....wire.protocol import TRAINING, Asked
 from ....wire.state import describe_exit
 from ... import material

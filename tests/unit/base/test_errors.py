@@ -7,7 +7,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit import Deadlock, LabError, RankDied, RankError, UsageError, errors
+from labkit import Deadlock, LabError, RankDied, RankError, UsageError
+from labkit.base import errors
 
 
 def test_a_notebook_shows_the_sentence_and_no_frames(capsys):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base import times
-from ..wire.recording import Event, Recording, Span
+from ...base import times
+from ...wire.recording import Event, Recording, Span
 
 
 def merge(recordings: Sequence[Recording]) -> list[Span]:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from ..base.rank_names import fold, label
-from ..errors import UsageError
-from ..runtime import request
-from ..runtime.follow import Finished
-from ..runtime.process_group import GroupManager
-from ..runtime.request import values
-from ..wire import recording, remote_calls
-from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
+from ...base.errors import UsageError
+from ...base.rank_names import fold, label
+from ...runtime import request
+from ...runtime.follow import Finished
+from ...runtime.process_group import GroupManager
+from ...runtime.request import values
+from ...wire import recording, remote_calls
+from ...wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, page, trace
 
 if TYPE_CHECKING:
-    from ..figures import Picture
+    from ...figures import Picture
     from .figure import Part
 
 
@@ -61,7 +61,7 @@ def record(
         args = (what.text, what.name)
     places = group.cluster.places
     hosts = {rank: places[rank].host for rank in ranks}
-    key = f"labkit/timeline/{uuid.uuid4().hex}"
+    key = f"labkit/notebook/timeline/{uuid.uuid4().hex}"
     asked = remote_calls.record(fn, tuple(args), dict(kwargs or {}), key, hosts)
     payload = cloudpickle.dumps((remote_calls.on_rank, (asked,), {}))
     return Timeline(values(run(request.call(group, ranks, payload)).outcomes))
@@ -175,7 +175,7 @@ class Timeline:
         >>> timeline = lab.timeline("train(model)")  # doctest: +SKIP
         >>> timeline.save("step.html")  # doctest: +SKIP
         """
-        from ..figures.picture import write
+        from ...figures.picture import write
 
         name = Path(path).name
         if name.endswith((".png", ".svg")):

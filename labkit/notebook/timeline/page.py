@@ -9,10 +9,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..base.rank_names import rank_colour
-from ..figures.style import WORK, format_bytes, ink_of, text_on
-from ..wire.recording import WORK as COMPUTING
-from ..wire.recording import Span
+from ...base.rank_names import rank_colour
+from ...figures.style import WORK, format_bytes, ink_of, text_on
+from ...wire.recording import WORK as COMPUTING
+from ...wire.recording import Span
 from .merge import rows
 
 TEMPLATE = Path(__file__).with_suffix(".html")

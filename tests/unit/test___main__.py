@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import labkit
+from labkit.__main__ import app
 from labkit.course import material
 from labkit.launch import zygote_client
 from labkit.tools import environment
-from labkit.tools.cli import app
 from labkit.tools.doctor import examine
 from labkit.tools.doctor.software import Finding
 
@@ -60,7 +60,7 @@ def test_help_names_every_command() -> None:
 def test_the_installed_script_runs_and_loads_nothing_heavy() -> None:
     done = subprocess.run([LABKIT, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"labkit {labkit.__version__}\n"
-    code = "import sys, labkit.tools.cli; print(*sys.modules)"
+    code = "import sys, labkit.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "typer" in loaded

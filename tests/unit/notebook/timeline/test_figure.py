@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from labkit.errors import DataError, UsageError
+from labkit.base.errors import DataError, UsageError
 from labkit.figures import rank_colour
 from labkit.figures.style import WORK, ink_of
-from labkit.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
-from labkit.timeline.merge import rows
-from labkit.timeline.timeline import Timeline
+from labkit.notebook.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
+from labkit.notebook.timeline.merge import rows
+from labkit.notebook.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording, Span
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..base.rank_names import rank_colour
-from ..figures.picture import Picture
-from ..figures.style import (
+from ...base.rank_names import rank_colour
+from ...figures.picture import Picture
+from ...figures.style import (
     CARD,
     GRID,
     INK,
@@ -21,8 +21,8 @@ from ..figures.style import (
     text_on,
     work_style,
 )
-from ..wire.recording import WORK as COMPUTING
-from ..wire.recording import Interval, Span, union
+from ...wire.recording import WORK as COMPUTING
+from ...wire.recording import Interval, Span, union
 from .merge import rows
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from labkit import LabError
 from labkit.base import times
+from labkit.notebook.timeline.timeline import Timeline
 from labkit.rank.profile import clocks
-from labkit.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording
 
 MS = 1_000_000

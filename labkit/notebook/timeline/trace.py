@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..wire.recording import COMMUNICATION, WORK, Recording, Span
+from ...wire.recording import COMMUNICATION, WORK, Recording, Span
 from .merge import rows
 
 #: Chrome's names for colours; Perfetto chooses its own, by name.

@@ -242,3 +242,12 @@ class RankDied(RankError):
 def red(text: str) -> str:
     """Colour a text as an error."""
     return f"\x1b[31m{text}\x1b[0m"
+
+
+# A traceback names each as users find and catch it: labkit.Deadlock.
+for _error in (
+    *(LabError, UsageError, CellSyntaxError, StartError, LabStopped, DataError),
+    *(RankError, Deadlock, SuspectedDeadlock, Interrupted, RankDied),
+):
+    _error.__module__ = "labkit"
+del _error
