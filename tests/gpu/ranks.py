@@ -1,7 +1,7 @@
 """Labs for tests on GPUs, and for trying these tests without one.
 
 ``make test-gpu GPU=0`` sets ``LABKIT_GPU_TESTS=fake``: ranks then compute on the CPU, by a gloo
-that behaves as NCCL (``tests.support.nccl_manners``). Tests that need CUDA itself are skipped.
+that behaves as NCCL (``tests.support.fake_nccl``). Tests that need CUDA itself are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labkit.rank.gpus import nccl_version
 from tests.gpu import crash_stacks
 from tests.support import cells
 from tests.support.cells import run_cell
-from tests.support.manners import start_with_manners
+from tests.support.on_fake_nccl import start_on_fake_nccl
 
 FAKE = os.environ.get("LABKIT_GPU_TESTS") == "fake"
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -41,7 +41,7 @@ def start(ranks: int, **options: Any) -> labkit.Lab:
     """Start ranks on NCCL, or on the fake one where this is only tried."""
     preload = [crash_stacks.__name__, *options.pop("preload", ())]
     if FAKE:
-        return start_with_manners(ranks, preload=preload, **options)
+        return start_on_fake_nccl(ranks, preload=preload, **options)
     return labkit.start(ranks, preload=preload, **options)
 
 

@@ -210,7 +210,7 @@ def main(
     typer.echo(f"New rows in {SEEN.relative_to(ROOT)}: {rows}.")
     if rows:
         typer.echo("They fail until the fake NCCL, or labkit, is mended:")
-        typer.echo("  pytest tests/gpu/test_seen_on_nccl.py tests/course/test_on_the_stand_in.py")
+        typer.echo("  pytest tests/gpu/test_seen_on_nccl.py tests/course/test_on_fake_nccl.py")
     for title, lines in (("Can go from the notebooks", can_go(found)),
                          ("To be looked at by hand", by_hand(found))):  # fmt: skip
         typer.echo(f"{title}:" + "".join(f"\n  {line}" for line in lines or ["nothing"]))

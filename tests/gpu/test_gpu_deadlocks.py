@@ -1,6 +1,6 @@
 """Never hang, on NCCL: with two ranks, then with four. What a machine with a GPU runs first.
 
-``make test-gpu GPU=0`` runs it on the fake NCCL (``tests.support.nccl_manners``).
+``make test-gpu GPU=0`` runs it on the fake NCCL (``tests.support.fake_nccl``).
 """
 
 from __future__ import annotations

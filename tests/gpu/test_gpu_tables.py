@@ -1,7 +1,7 @@
 """The tables of faults and deadlocks on real NCCL say what they say on the fake one.
 
 Every tensor of a row lies on the GPU, by torch's default device. A row that ends differently
-shows where the fake NCCL (``tests.support.nccl_manners``) is wrong, or labkit: what was seen is
+shows where the fake NCCL (``tests.support.fake_nccl``) is wrong, or labkit: what was seen is
 kept with the report, and ``python -m tests.gpu.record`` makes a test for the fake of it.
 """
 
@@ -18,7 +18,7 @@ import labkit
 from labkit import Deadlock, RankDied, SuspectedDeadlock
 from tests.ranks import test_deadlock_programs as deadlocked
 from tests.ranks import test_faults as faults
-from tests.ranks.test_tables_on_the_stand_in import rows
+from tests.ranks.test_tables_on_fake_nccl import rows
 from tests.support import deadlocks
 from tests.support.cells import inside, results, run_cell
 from tests.support.observed import Observed, Record, observe

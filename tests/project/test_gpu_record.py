@@ -123,11 +123,11 @@ def test_what_was_seen_is_added_once(folder, tmp_path):
 
 
 def test_a_cell_that_shows_something_else_on_nccl_fails_on_the_fake(monkeypatch):
-    from tests.course import test_on_the_stand_in as stand_in
+    from tests.course import test_on_fake_nccl as on_fake_nccl
 
     out = nbformat.v4.new_output("stream", text="1\n")
     cell = nbformat.v4.new_code_cell("print(x)", outputs=[out], id="aa")
     run = nbformat.v4.new_notebook(cells=[cell])
     for text, count in (("1\n", 0), ("2\n", 1)):
-        monkeypatch.setattr(stand_in, "seen_on_nccl", lambda name, text=text: {"aa": text})
-        assert len(stand_in.unlike_nccl("02_collectives", run)) == count
+        monkeypatch.setattr(on_fake_nccl, "seen_on_nccl", lambda name, text=text: {"aa": text})
+        assert len(on_fake_nccl.unlike_nccl("02_collectives", run)) == count

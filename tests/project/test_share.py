@@ -81,8 +81,8 @@ def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
             "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[4-x]",
         ),
         (
-            "tests/support/nccl_manners.py",
-            "tests/ranks/test_tables_on_the_stand_in.py::test_a_fault_is_named[2-x]",
+            "tests/support/fake_nccl.py",
+            "tests/ranks/test_tables_on_fake_nccl.py::test_a_fault_is_named[2-x]",
         ),
     ],
 )

@@ -13,10 +13,10 @@ import pytest
 import labkit
 
 from ..support import programs
-from ..support.manners import start_with_manners
+from ..support.on_fake_nccl import start_on_fake_nccl
 from ..support.programs import Group, Mix, Op, Program, Thread
 from ..support.reference import predict
-from ..support.reference_manners import predict_manners
+from ..support.reference_nccl import predict_nccl
 from ..support.verdicts import Checker, check_many
 
 #: Programs drawn for each number of ranks: this many correct ones, and as many with a fault.
@@ -235,7 +235,7 @@ def test_the_reference_does_not_say_how_a_broadcast_meets_something_else():
     assert predict(Program(((broadcast(1, 0),), (broadcast(1, 1),), ()))).loose
 
 
-# -- the reference with the manners of NCCL ------------------------------------------------------
+# -- the reference with the semantics of NCCL ------------------------------------------------------
 
 #: Seconds in which a wrong verdict would come.
 LATE = 2.0
@@ -319,10 +319,10 @@ KNOWN_MANNERS = [
 
 
 @pytest.mark.parametrize("known", KNOWN_MANNERS, ids=lambda known: known[0])
-def test_the_reference_knows_the_manners_of_nccl(known):
+def test_the_reference_knows_the_semantics_of_nccl(known):
     name, ranks, threads, (verdict, waits, got) = known
     program = Program(tuple(map(tuple, ranks)), GROUPS_WITH_MANNERS, threads)
-    prediction = predict_manners(program)
+    prediction = predict_nccl(program)
     assert prediction.exact
     run = prediction.hopeful
     assert (run.verdict, run.stuck, [end.got for end in run.ends]) == (verdict, waits, got)
@@ -355,22 +355,22 @@ def test_no_verdict_is_wrong(lab, strategy, capsys):
 
 
 @pytest.fixture(scope="module", params=[3, 4])
-def lab_with_manners(request):
-    with start_with_manners(request.param) as started:
+def fake_nccl_lab(request):
+    with start_on_fake_nccl(request.param) as started:
         yield started
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN_MANNERS, ids=lambda known: known[0])
-def test_labkit_agrees_with_the_reference_on_the_manners_of_nccl(lab_with_manners, known):
-    ranks = tuple(map(tuple, [*known[1], *[[]] * (len(lab_with_manners) - 3)]))
-    checker = Checker(lab_with_manners, manners=True)
+def test_labkit_agrees_with_the_reference_on_the_semantics_of_nccl(fake_nccl_lab, known):
+    ranks = tuple(map(tuple, [*known[1], *[[]] * (len(fake_nccl_lab) - 3)]))
+    checker = Checker(fake_nccl_lab, semantics=True)
     checker.check(Program(ranks, GROUPS_WITH_MANNERS, known[2]))
     assert checker.kinds.total() == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
-def test_no_verdict_is_wrong_with_the_manners_of_nccl(lab_with_manners, strategy, capsys):
-    checker = Checker(lab_with_manners, manners=True)
+def test_no_verdict_is_wrong_with_the_semantics_of_nccl(fake_nccl_lab, strategy, capsys):
+    checker = Checker(fake_nccl_lab, semantics=True)
     check_many(checker, strategy, Mix(limit=0, looks=True), SHARE // 2, capsys)

@@ -8,11 +8,11 @@ import pytest
 
 import labkit
 from tests.support.cells import finish_cell, run_cell, send_cell
-from tests.support.manners import start_with_manners
+from tests.support.on_fake_nccl import start_on_fake_nccl
 
 
 def start(n: int, fake_nccl: bool) -> labkit.Lab:
-    return start_with_manners(n) if fake_nccl else labkit.start(n)
+    return start_on_fake_nccl(n) if fake_nccl else labkit.start(n)
 
 
 @pytest.fixture(scope="module", params=[(2, False), (4, False), (2, True)], ids=str)

@@ -23,7 +23,7 @@ PARTS = {
         "tests/ranks/test_deadlock_programs.py",
         "tests/ranks/test_faults.py",
         "tests/ranks/test_random_programs.py",
-        "tests/ranks/test_tables_on_the_stand_in.py",
+        "tests/ranks/test_tables_on_fake_nccl.py",
         "tests/ranks/test_torchrun_deadlocks.py",
     ],
     "ranks": ["tests/ranks"],

@@ -18,24 +18,24 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 #: tests build on one another is not here.
 PARTS = {
     "tests/course/test_answers.py": re.compile(r"\[(\d\d)-"),
-    "tests/course/test_on_the_stand_in.py": re.compile(r"::(\w+\[\w+)\]"),
+    "tests/course/test_on_fake_nccl.py": re.compile(r"::(\w+\[\w+)\]"),
     "tests/ranks/test_correct_programs.py": re.compile(r"\[(\d) ranks"),
     "tests/ranks/test_deadlock_programs.py": re.compile(r"\[(\d)-"),
     "tests/ranks/test_faults.py": re.compile(r"\[(\d)-"),
     "tests/ranks/test_random_programs.py": re.compile(r"\[(\d)-"),
-    "tests/ranks/test_tables_on_the_stand_in.py": re.compile(r"\[(\d)-"),
+    "tests/ranks/test_tables_on_fake_nccl.py": re.compile(r"\[(\d)-"),
 }
 #: Beginnings of what takes longer than a minute, the longest first.
 LONG = (
     "notebooks/12_launchers_torchrun.ipynb",
     "tests/course/test_answers.py",
-    "tests/ranks/test_tables_on_the_stand_in.py",
+    "tests/ranks/test_tables_on_fake_nccl.py",
     "tests/ranks/test_deadlock_programs.py",
     "tests/ranks/test_correct_programs.py",
     "tests/ranks/test_lifecycle.py",
     "tests/course/test_mutants.py",
     "tests/ranks/test_random_programs.py",
-    "tests/course/test_on_the_stand_in.py",
+    "tests/course/test_on_fake_nccl.py",
     "tests/ranks/test_stop_button.py",
     "tests/launchers",
     "tests/ranks/test_faults.py",

@@ -67,7 +67,7 @@ WAITS = (
 #: Files of ``tests/ranks`` that always run: a lab is there, a cell runs, shows and sends what it
 #: should; what goes wrong is told, freed and forgotten.
 ALWAYS = (
-    "control|examples|few_messages|flight_recorder|lab|magics|messages|nccl_manners|"
+    "control|examples|few_messages|flight_recorder|lab|magics|messages|fake_nccl|"
     "output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
     "trial|watchdog"
 )
@@ -78,9 +78,9 @@ TURNS = (
     Turn(rf"{COSTLY}/", by_file=True),
     Turn(r"tests/course/test_answers\.py::test_(a_wrong|another)"),
     Turn(r"tests/course/test_mutants\.py::test_\w+\[", 0),
-    Turn(r"tests/course/test_on_the_stand_in\.py::test_compared_cells"),
+    Turn(r"tests/course/test_on_fake_nccl\.py::test_compared_cells"),
     Turn(r"tests/course/test_recipe\.py::", 4),
-    Turn(r"tests/ranks/test_tables_on_the_stand_in\.py::test_a_"),
+    Turn(r"tests/ranks/test_tables_on_fake_nccl\.py::test_a_"),
     Turn(
         r"tests/ranks/test_deadlock_programs\.py::test_\w+\[",
         always=tuple(f"[2-{name}]" for name in WAITS),
@@ -110,7 +110,7 @@ TOUCHES = {
     r"labkit/runtime/(error_texts|output)": (r"tests/ranks/test_(late_output|wrong_side)\.py::",),
     r"labkit/rank/observe/|labkit/runtime/(control|follow|process_group|recovery|watchdog)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
-        r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",
+        r"tests/ranks/test_(faults|stop_button|tables_on_fake_nccl)\.py::",
     ),
     r"labkit/\w+/torchrun": ("tests/launchers/test_torchrun", "tests/ranks/test_torchrun"),
     r"labkit/rank/trial/": (r"tests/course/test_answers\.py::",),
@@ -122,7 +122,7 @@ TOUCHES = {
     r"tests/support/(answers|mutants|witnesses)\.py": (r"tests/course/test_answers\.py::",),
     r"notebooks/(\d\d_\w+)\.ipynb": (
         rf"{COSTLY}/notebooks/\1\.ipynb::",
-        r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",
+        r"tests/course/test_on_fake_nccl\.py::\w+\[\1\]",
     ),
     r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
     r"tests/data/witnesses/(\d\d-\d)\.md": (r"tests/course/test_answers\.py::\w+\[\1\b",),
@@ -131,7 +131,7 @@ TOUCHES = {
         rf"{COSTLY}/notebooks/",
         r"tests/course/test_recipe\.py::",
     ),
-    r"tests/support/(nccl_)?manners\.py": (r"tests/ranks/test_tables_on_the_stand_in\.py::",),
+    r"tests/support/(on_)?fake_nccl\.py": (r"tests/ranks/test_tables_on_fake_nccl\.py::",),
     r"tests/support/deadlocks\.py": (r"tests/ranks/test_deadlock_programs\.py::",),
     r"tests/support/correct_programs/": (r"tests/ranks/test_correct_programs\.py::",),
     r"pyproject\.toml|requirements\.lock|Makefile": ("tests/project/",),

@@ -36,7 +36,7 @@ RANKS = 4
 #: Tests of tables.
 TESTS = tuple(
     f"tests/ranks/test_{name}.py"
-    for name in ("faults", "deadlock_programs", "tables_on_the_stand_in", "correct_programs")
+    for name in ("faults", "deadlock_programs", "tables_on_fake_nccl", "correct_programs")
 )
 PASSED = pytest.StashKey[bool]()
 

@@ -21,7 +21,7 @@ from . import programs
 from .cells import finish_cell, inside, send_cell
 from .programs import MAIN, Mix, Place, Program, write
 from .reference import Prediction, Run, predict
-from .reference_manners import predict_manners
+from .reference_nccl import predict_nccl
 
 #: So many programs of each kind, instead of the share that each test runs.
 VARIABLE = "LABKIT_PROGRAMS"
@@ -258,21 +258,21 @@ class Checker:
     """
 
     def __init__(
-        self, lab: labkit.Lab, bounds: Bounds = Bounds(), *, manners: bool = False
+        self, lab: labkit.Lab, bounds: Bounds = Bounds(), *, semantics: bool = False
     ) -> None:
-        self.lab, self.bounds, self.manners = lab, bounds, manners
+        self.lab, self.bounds, self.semantics = lab, bounds, semantics
         self.kinds: Counter[str] = Counter()
         self.failures: dict[str, AssertionError] = {}
         self.deadline = float("inf")
 
     def predict(self, program: Program) -> Prediction:
-        return predict_manners(program) if self.manners else predict(program)
+        return predict_nccl(program) if self.semantics else predict(program)
 
     def ends(self, program: Program) -> bool:
         """Return whether a program ends for sure, and nobody could suspect for long that it does
         not.
 
-        With NCCL's manners, threads can bring a program to a halt that is correct with gloo.
+        With NCCL's semantics, threads can bring a program to a halt that is correct with gloo.
         """
         found = self.predict(program)
         sure = found.exact and found.hopeful.verdict == "ended"
@@ -290,7 +290,7 @@ class Checker:
         verdict = None
         try:
             verdict = run(self.lab, code, self.bounds.hang)
-            where = None if self.manners else places
+            where = None if self.semantics else places
             self.kinds[judge(program, prediction, verdict, where, self.bounds)] += 1
             self.after(program, prediction, verdict)
         except (AssertionError, labkit.LabError, RankError) as error:
@@ -363,7 +363,7 @@ def check_many(
     drawn = strategy(size, mix)
     if strategy is programs.correct:
         drawn = drawn.filter(checker.ends)
-    elif checker.manners:  # two threads of a rank whose order decides are too common there
+    elif checker.semantics:  # two threads of a rank whose order decides are too common there
         drawn = drawn.filter(lambda program: not checker.predict(program).loose)
 
     @settings(

@@ -82,7 +82,7 @@ class Cuda:
         return flight_recorder.queued_messages()
 
 
-#: The device of this rank. Tests put something else here that has NCCL's manners.
+#: The device of this rank. Tests put something else here that has NCCL's semantics.
 queue = Cuda()
 
 

@@ -16,7 +16,7 @@ import pytest
 from labkit import Deadlock
 from labkit.deadlock.message import message_lines, suspicion
 from labkit.deadlock.wait_graph import judge
-from tests.ranks import test_faults, test_tables_on_the_stand_in
+from tests.ranks import test_faults, test_tables_on_fake_nccl
 from tests.support import deadlocks
 from tests.support.situations import FOLDER, OutdatedError, Recording, read
 
@@ -41,9 +41,9 @@ def expected() -> dict[tuple[bool, str], Expected]:
     """Return what each row expects, by whether it is on the fake NCCL, and its name."""
     found = {}
     for fake in (False, True):
-        manners = test_tables_on_the_stand_in.MANNERS if fake else {}
+        semantics = test_tables_on_fake_nccl.SEMANTICS if fake else {}
         for program in [*test_faults.FAULTS, *TABLE, *ALONE_IN_A_LAB]:
-            changes = manners[program.name].changes if program.name in manners else {}
+            changes = semantics[program.name].changes if program.name in semantics else {}
             row = {**vars(program), **changes}
             answers = ANSWERS.get(row["answer"], ("suspected",))
             says = row["says"] if row["errors"] == (Deadlock,) else ()
@@ -56,7 +56,7 @@ def expected() -> dict[tuple[bool, str], Expected]:
 EXPECTED = expected()
 
 
-FAKE = "tables_on_the_stand_in.jsonl"
+FAKE = "tables_on_fake_nccl.jsonl"
 DEADLOCKS = ("faults.jsonl", "deadlock_programs.jsonl", FAKE)
 CORRECT = ("correct_programs.jsonl", FAKE)
 
@@ -120,7 +120,7 @@ def test_each_deadlock_of_the_tables_is_recorded() -> None:
     """One that is not would be judged by its live run alone, once in eight commits."""
     every = list(recordings(*DEADLOCKS))
     found = {(fake, r.program, r.ranks) for _, fake, r in every if r.seen is not None}
-    fake_rows = test_tables_on_the_stand_in
+    fake_rows = test_tables_on_fake_nccl
     left_out = {*fake_rows.LEFT_OUT, *fake_rows.ENDING}
     left_out |= {row.name for row in ALONE_IN_A_LAB}  # these never come as far as a device
     missing = [

@@ -1,4 +1,4 @@
-"""Start a lab whose gloo has the manners of NCCL (see :mod:`tests.support.nccl_manners`)."""
+"""Start a lab whose gloo has the semantics of NCCL (see :mod:`tests.support.fake_nccl`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import labkit
 
-#: Switches the manners on where their module is imported, with its options.
+#: Switches the semantics on where their module is imported, with its options.
 VARIABLE = "LABKIT_TEST_MANNERS"
-MODULE = "tests.support.nccl_manners"
+MODULE = "tests.support.fake_nccl"
 
 
-def start_with_manners(n: int, *, connect: bool = False, **options: Any) -> labkit.Lab:
+def start_on_fake_nccl(n: int, *, connect: bool = False, **options: Any) -> labkit.Lab:
     """Start ``n`` ranks of gloo that behave as NCCL does; ``options`` are ``labkit.start``'s.
 
     ``connect``: the first collective of a group waits for all, and spins.

@@ -1,8 +1,8 @@
 """The tables of faults, deadlocks and correct programs hold where calls return at once, as NCCL's.
 
-They run on gloo with the manners of NCCL (``tests.support.nccl_manners``), which proves nothing
+They run on gloo with the semantics of NCCL (``tests.support.fake_nccl``), which proves nothing
 about NCCL itself: it shows that labkit names the same ranks with the same certainty where a call
-is only given to a device. What is otherwise by these manners stands in ``MANNERS``, ``ENDING`` and
+is only given to a device. What differs by these semantics stands in ``SEMANTICS``, ``ENDING`` and
 ``LEFT_OUT``, each with its reason. Programs that never form a group, and those of RPC, do not come
 as far as a device. Of the correct programs every third is run, by turns on two and on four ranks.
 """
@@ -23,7 +23,7 @@ from tests.ranks.test_faults import CONDITION, SEND_FIRST
 from tests.support import deadlocks
 from tests.support.cells import finish_cell, restored, run_cell, send_cell
 from tests.support.correct_programs.program import Program as Correct
-from tests.support.manners import start_with_manners
+from tests.support.on_fake_nccl import start_on_fake_nccl
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alarmed")]
 
@@ -49,7 +49,7 @@ USED = "the message's tensor is used again, so the next call waits for it, befor
 CELL = "a cell ends when all that it has given to the device is done"
 
 #: By the row's name.
-MANNERS = {
+SEMANTICS = {
     # -- faults
     "a thread receives while the main thread reduces": told(PLACE, line=None),
     "a rank names another group on the same line": told(
@@ -93,7 +93,7 @@ MANNERS = {
 
 KEPT = "what was given to the device is kept until it is done, also if its handle is dropped"
 LATER = "a send that nobody waits for lets the program go on to what the other rank needs first"
-#: Deadlocks of gloo's manners that are none here: their cells end.
+#: Deadlocks of gloo's semantics that are none here: their cells end.
 ENDING = {
     "the handle of isend is dropped and the receive comes late": KEPT,
     "the handle of irecv is dropped, and its message is in the way of the next call": KEPT,
@@ -101,8 +101,8 @@ ENDING = {
     "a send before the barrier that the receiver passes first": LATER,
 }
 
-ANY = "NCCL has no receive from any rank; the stand-in leaves it to gloo, below a frame of its own"
-EARLY = "the stand-in does not see that C++ looks at a tensor, which is not there yet"
+ANY = "NCCL has no receive from any rank; the fake NCCL leaves it to gloo, below a frame of its own"
+EARLY = "the fake NCCL does not see that C++ looks at a tensor, which is not there yet"
 LIMIT = "wait() returns at once; what a limit ends raises its error at the end of the cell"
 #: Rows that say nothing here.
 LEFT_OUT = {
@@ -116,7 +116,7 @@ LEFT_OUT = {
         "in one stream the send comes after the receive that needs it: this hangs on NCCL too"
     ),
     "a callback of a collective's future sends": (
-        "the stand-in's only thread of gloo runs the callback, which waits for that thread"
+        "the fake NCCL's only thread of gloo runs the callback, which waits for that thread"
     ),
     "an RPC function makes the all_reduce of an idle rank": EARLY,
     "a gradient flows back through an all_reduce, one rank late": EARLY,
@@ -131,7 +131,7 @@ def rows(table: Any, argument: str) -> Any:
     """Run a test for every row that says something here, with what is otherwise in it."""
     marked = []
     for row in table:
-        manner = MANNERS.get(row.name)
+        manner = SEMANTICS.get(row.name)
         changed = dataclasses.replace(row, **manner.changes) if manner else row
         if row.name not in LEFT_OUT and row.name not in ENDING:
             marked.append(pytest.param(changed, id=row.name))
@@ -140,7 +140,7 @@ def rows(table: Any, argument: str) -> Any:
 
 @pytest.fixture(scope="module", params=[2, 4])
 def module_lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
-    with start_with_manners(request.param, preload=deadlocked.PRELOAD) as started:
+    with start_on_fake_nccl(request.param, preload=deadlocked.PRELOAD) as started:
         run_cell(started, deadlocked.WARM)
         yield started
 
@@ -189,10 +189,10 @@ def test_a_correct_program_is_no_deadlock(lab: labkit.Lab, program: Correct) -> 
 def test_every_reason_belongs_to_one_row() -> None:
     table = [*faults.FAULTS, *deadlocks.PROGRAMS]
     names = [row.name for row in [*table, *(p for t in correct.TABLES for p in t.PROGRAMS)]]
-    reasons = [*MANNERS, *ENDING, *LEFT_OUT]
+    reasons = [*SEMANTICS, *ENDING, *LEFT_OUT]
     assert len(set(reasons)) == len(reasons)
     assert set(reasons) <= set(names)
     for row in table:  # each says something that the row does not
-        manner = MANNERS.get(row.name)
+        manner = SEMANTICS.get(row.name)
         for field, value in manner.changes.items() if manner else ():
             assert value != getattr(row, field), (row.name, field)

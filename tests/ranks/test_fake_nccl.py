@@ -1,6 +1,6 @@
-"""Gloo with NCCL's manners does what it says, and labkit follows.
+"""Gloo with NCCL's semantics does what it says, and labkit follows.
 
-It proves nothing about NCCL itself: see ``tests.support.nccl_manners``.
+It proves nothing about NCCL itself: see ``tests.support.fake_nccl``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labkit.runtime.diagnosis import Ending
 from labkit.runtime.follow import finish
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 from tests.support.events import Gate, busy_with, until
-from tests.support.manners import start_with_manners
+from tests.support.on_fake_nccl import start_on_fake_nccl
 
 pytestmark = pytest.mark.usefixtures("alarmed")
 
@@ -57,7 +57,7 @@ def come(gate: Gate, seconds: float = 0.5) -> str:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[labkit.Lab]:
-    with start_with_manners(2) as started:
+    with start_on_fake_nccl(2) as started:
         yield started
 
 
@@ -171,7 +171,7 @@ def test_a_wait_for_the_device_is_interrupted(lab: labkit.Lab, look: str) -> Non
     assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == [2.0, 2.0]
 
 
-def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab, tmp_path: Path) -> None:
+def test_a_group_that_is_formed_anew_has_the_semantics(lab: labkit.Lab, tmp_path: Path) -> None:
     """Rank 0 returns from its call, or it would never let rank 1 come."""
     for number, anew in enumerate((lab.reset, lambda: lab.restart(ranks=[1]))):
         anew()
@@ -200,7 +200,7 @@ def test_a_group_for_which_the_program_names_gloo_has_gloos_own(
 
 
 def test_steps_of_ddp_are_those_of_one_process(lab: labkit.Lab) -> None:
-    """DDP's reducer calls gloo in C++, which these manners do not reach; its loss is looked at."""
+    """DDP's reducer calls gloo in C++, beyond these semantics; its loss is looked at."""
     code = (
         "from torch.nn.parallel import DistributedDataParallel as DDP\n"
         "def train(wrap, data, steps=3):\n"
@@ -223,7 +223,7 @@ def test_steps_of_ddp_are_those_of_one_process(lab: labkit.Lab) -> None:
 
 def test_the_first_collective_of_a_group_returns_when_all_have_come(gate: Gate) -> None:
     """NCCL connects the ranks then, and spins: labkit sees that no more than a wait."""
-    with start_with_manners(2, connect=True) as lab:
+    with start_on_fake_nccl(2, connect=True) as lab:
         code = "own = dist.new_group()\n" + late(gate) + come(gate) + (
             "x = torch.tensor([rank + 1.0])\n"
             f"dist.all_reduce(x, group=own)\n{gate.is_open}, x.item()"

@@ -1,11 +1,11 @@
 """Every notebook shows the same where calls return at once, as NCCL's do.
 
-Each is executed on gloo with the manners of NCCL (``tests.support.nccl_manners``), and what its
+Each is executed on gloo with the semantics of NCCL (``tests.support.fake_nccl``), and what its
 compared cells show is compared with what is stored. That proves nothing about NCCL itself; it finds
 a wait that nobody makes, and a None that nobody expects. What rightly differs stands in
 ``OTHERWISE`` and ``PERHAPS``, each cell with its reason. On one rank, as one GPU gives, the outputs
 are others, and cells that name rank 2 fail: there they are compared with those of one rank without
-the manners.
+the semantics.
 
 ``make test`` runs the notebooks of ``SHARE``; ``LABKIT_FAKE_SLURM=all`` runs all of them.
 """
@@ -24,10 +24,10 @@ from nbformat import NotebookNode
 
 from labkit.tools import run_notebook
 from tests.support.compare import outputs, shown, steady_text
-from tests.support.manners import MODULE
-from tests.support.manners import VARIABLE as MANNERS
 from tests.support.notebook_rules import nbval_options
 from tests.support.observed import SEEN
+from tests.support.on_fake_nccl import MODULE
+from tests.support.on_fake_nccl import VARIABLE as SEMANTICS
 from tests.support.unwatched import Unwatched
 
 pytestmark = pytest.mark.slow
@@ -40,24 +40,24 @@ LIMIT = 120.0
 SHARE = ("00", "01", "15", "02", "03", "16", "04", "06", "07", "17", "10", "11", "13")
 ALONE = ("00",)
 
-#: What IPython runs at the start of each kernel: the manners come into the warm process.
+#: What IPython runs at the start of each kernel: the semantics come into the warm process.
 STARTUP = f"""
 from labkit.notebook import startup as _startup
 _startup.PRELOAD = (*_startup.PRELOAD, {MODULE!r})
 del _startup
 """
 
-BEHIND = "the stand-in waits where a tensor is used next; a GPU would queue that, up to the end"
+BEHIND = "the fake NCCL waits where a tensor is used next; a GPU would queue that, up to the end"
 #: Executes a notebook.
 Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
 OTHERWISE: dict[str, dict[str, str]] = {
     "00_start_here": {"1bfc2303": BEHIND},
     "01_point_to_point": {
-        "h5n06b00": "tensors on the CPU go by gloo; the stand-in's buffers take such small messages"
+        "h5n06b00": "tensors on the CPU go by gloo; the fake NCCL buffers such small messages"
     },
     "16_collectives_in_depth": {
-        "5d1c0b7a": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
+        "5d1c0b7a": "the fake NCCL waits wherever a tensor is looked at; NCCL's stream would not"
     },
     "04_sync_sgd": {"e63a11c4": BEHIND},
     "11_model_parallel": {"822d928e": BEHIND},
@@ -80,20 +80,20 @@ def names(share: tuple[str, ...]) -> list[str]:
 
 @pytest.fixture
 def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Execute:
-    """Execute a notebook on gloo with the manners; return it, with the outputs of this run."""
+    """Execute a notebook on gloo with the semantics; return it, with the outputs of this run."""
     folder = tmp_path / "ipython" / "profile_default" / "startup"
     folder.mkdir(parents=True)
-    (folder / "00-manners.py").write_text(STARTUP)
+    (folder / "00-semantics.py").write_text(STARTUP)
     paths = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
 
-    def run(name: str, *, ranks: int | None = None, manners: bool = True) -> NotebookNode:
+    def run(name: str, *, ranks: int | None = None, semantics: bool = True) -> NotebookNode:
         nb = run_notebook.read(FOLDER / f"{name}.ipynb")
         failures: list[run_notebook.Failure] = []
         with monkeypatch.context() as setting:
-            if manners:
+            if semantics:
                 setting.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
                 setting.setenv("PYTHONPATH", paths)
-                setting.setenv(MANNERS, "on")
+                setting.setenv(SEMANTICS, "on")
             failure = run_notebook.execute(
                 nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Unwatched(),
                 failed=failures.append if ranks else None,  # to the end, whatever fails
@@ -112,7 +112,7 @@ def differences(stored: NotebookNode, run: NotebookNode) -> dict[str, str]:
             continue
         if outputs(one) != outputs(other):
             before, now = shown(one).splitlines(), shown(other).splitlines()
-            lines = difflib.unified_diff(before, now, "stored", "on the stand-in", lineterm="")
+            lines = difflib.unified_diff(before, now, "stored", "on the fake NCCL", lineterm="")
             found[one.id] = "\n".join([one.source, *lines])
     return found
 
@@ -151,7 +151,7 @@ def test_compared_cells_show_what_is_stored(
 def test_compared_cells_show_the_same_on_one_rank(
     name: str, execute: Callable[..., NotebookNode]
 ) -> None:
-    found = differences(execute(name, ranks=1, manners=False), execute(name, ranks=1))
+    found = differences(execute(name, ranks=1, semantics=False), execute(name, ranks=1))
     assert not found, "\n\n".join(found.values())
 
 

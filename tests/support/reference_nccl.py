@@ -1,6 +1,6 @@
 """Work out by hand how a program of ``programs`` ends where calls return before they are done.
 
-The same as ``reference``, for NCCL's manners as ``nccl_manners`` gives them to gloo:
+The same as ``reference``, for NCCL's semantics as ``fake_nccl`` gives them to gloo:
 
 - A collective, a send and a receive return at once, and so does ``wait()``. A value is waited for
   where the program looks at it; a barrier waits by itself.
@@ -32,8 +32,8 @@ ORDERS, CHANGES, STEPS = 32, 2, 60
 SHORT = 0.1
 
 
-def predict_manners(program: Program) -> Prediction:
-    """Return how a program ends with the manners of NCCL; it must not have time limits."""
+def predict_nccl(program: Program) -> Prediction:
+    """Return how a program ends with the semantics of NCCL; it must not have time limits."""
     assert not any(group.limit for group in program.groups.values())
     found = [_predict(program, seed) for seed in range(ORDERS if program.threads else 1)]
     first = found[0]

@@ -1,8 +1,8 @@
-"""Give gloo the manners of NCCL, so that labkit's side of them can be tried without a GPU.
+"""Give gloo the semantics of NCCL, so that labkit's side of them can be tried without a GPU.
 
 This proves nothing about NCCL itself: not its speed, not its errors, not its abort. It shows what
 labkit does where calls return before their work is done. Preloaded in the warm process (see
-:mod:`tests.support.manners`), before labkit's own recording wraps torch's methods, it changes
+:mod:`tests.support.on_fake_nccl`), before labkit's own recording wraps torch's methods, it changes
 
 - **calls**: a synchronous collective returns at once and gives no Work; an asynchronous one, a
   send and a receive give a Work whose ``wait()`` returns at once, as NCCL's only orders streams,
@@ -63,7 +63,7 @@ from labkit.rank.torch_internals import groups as torch_groups
 from labkit.wire.samples import GroupKey
 
 VARIABLE = "LABKIT_TEST_MANNERS"
-#: Seconds between two wakes of the watchdog's stand-in: torch's kWatchdogThreadSleepMillis.
+#: Seconds between two wakes of the fake watchdog: torch's kWatchdogThreadSleepMillis.
 WAKE_SECONDS = 0.1
 #: A send of so many bytes ends though nobody receives it: NCCL has buffers.
 BUFFERED = 1 << 20
@@ -610,7 +610,7 @@ def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
 
 
 def install(options: Sequence[str]) -> None:
-    """Give this process, and what it forks, the manners of NCCL."""
+    """Give this process, and what it forks, the semantics of NCCL."""
     global connects
     if unknown := set(options) - {"on", "connect"}:
         raise ValueError(f"{VARIABLE} has {unknown}")
