@@ -70,7 +70,8 @@ def _homes(path: Path) -> list[Home]:
     if found := _notebooks(path, 0) or _notebooks(path / "notebooks", 0):
         return [Home(_name(path), found)]
     folders = [inside for inside in sorted(path.iterdir()) if inside.is_dir()]
-    homes = [Home(folder.name, _notebooks(folder, DEPTH - 1)) for folder in folders]
+    # A link would hand in what somebody else has done.
+    homes = [Home(f.name, {} if f.is_symlink() else _notebooks(f, DEPTH - 1)) for f in folders]
     if not any(home.notebooks for home in homes):
         raise UsageError(
             f"{path} has no notebooks of the course: it may be a copy of the course, or a folder "

@@ -34,7 +34,8 @@ def test_homes_keep_their_copies_where_they_like(tmp_path: Path) -> None:
     put(tmp_path / "ada" / "notebooks" / ONE, tmp_path / "bob" / "work" / "notebooks" / TWO)
     put(tmp_path / "cy" / TWO, tmp_path / ".cache" / "notebooks" / ONE)
     (tmp_path / "dee").mkdir()
-    assert found(tmp_path) == {"ada": [ONE], "bob": [TWO], "cy": [TWO], "dee": []}
+    (tmp_path / "eve").symlink_to(tmp_path / "ada")  # hands in nothing of her own
+    assert found(tmp_path) == {"ada": [ONE], "bob": [TWO], "cy": [TWO], "dee": [], "eve": []}
 
 
 def test_what_nobody_hands_in_is_left_out(tmp_path: Path) -> None:
