@@ -122,6 +122,8 @@ def against_prediction(
     predicted: Mapping[str, Sequence[float] | None],
     *,
     title: str = "",
+    xlabel: str = BYTES,
+    ylabel: str = "time per call (seconds)",
     how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
     """Draw measured times against size, with what was predicted for them.
@@ -132,11 +134,13 @@ def against_prediction(
     Parameters
     ----------
     sizes
-        Bytes of the tensor.
+        Bytes of the tensor, or of what ``xlabel`` names.
     seconds
         By name, for each size, the seconds of each round.
     predicted
         By name, the predicted seconds for each size; None where there is no prediction.
+    xlabel, ylabel
+        What has these bytes, and what takes this time, with their units.
 
     Examples
     --------
@@ -152,7 +156,7 @@ def against_prediction(
         draw_predicted(axes, sizes, predicted.get(name), name, colour)
         if name in seconds:
             draw_rounds(axes, sizes, seconds[name], name, colour, marker=marker, linestyle="")
-    style_axes(axes, title=title, xlabel=BYTES, ylabel="time per call (seconds)")
+    style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
     seconds_ticks(axes)
     bytes_ticks(axes)
     if seconds:

@@ -58,6 +58,12 @@ def test_predictions_are_dashed_and_may_be_missing(drawn):
     ]
 
 
+def test_axes_say_what_was_timed(drawn):
+    against_prediction(SIZES, {"DDP": MINE}, {}, xlabel="bucket (bytes)", ylabel="backward pass")
+    (axes,) = drawn[0].axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("bucket (bytes)", "backward pass")
+
+
 def test_a_short_axis_has_several_ticks(drawn):
     against_prediction([1, 2], {"DDP": [[0.02], [0.07]]}, {})
     paired_ratios([1, 2], {"a": [[1.1, 1.0]] * 2, "b": [[1.0, 1.2]] * 2}, against="a")
