@@ -184,7 +184,7 @@ def _forget_if_changed(folder: Path) -> None:
     package.__path__ = [str(folder)]
     sys.modules[_PACKAGE] = package
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        sys.meta_path.insert(0, _Finder())  # before the one that takes what a .pyc holds
     # Ranks cannot import them: functions and classes are sent as code.
     cloudpickle.register_pickle_by_value(package)
     linecache.checkcache()

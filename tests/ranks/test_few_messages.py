@@ -10,7 +10,7 @@ import pytest
 import labkit
 from labkit.launch import ipyparallel_internals
 from labkit.rank.streams import BURST
-from labkit.wire import remote_calls
+from labkit.wire import protocol, remote_calls
 from tests.support.cells import inside, run_cell, send_cell
 from tests.support.events import HANG_SECONDS
 
@@ -89,7 +89,7 @@ def test_an_async_result_says_what_a_original_one_says(lab4):
     original = lab4.client[:].execute(code, silent=False, block=False)
     for result in (ours, original):
         result.wait_for_output(HANG_SECONDS)
-    own = {"msg_id", "submitted", "started", "completed", "received"}
+    own = {"msg_id", "submitted", "started", "completed", "received", protocol.CELL_TIME}
     for a, b in zip(ours.metadata, original.metadata, strict=True):
         assert {k: v for k, v in a.items() if k not in own | {"execute_result"}} == {
             k: v for k, v in b.items() if k not in own | {"execute_result"}
