@@ -83,7 +83,7 @@ def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eve
     assert client.result_status(sent.result.msg_ids)["completed"] == sent.result.msg_ids
 
 
-def test_an_async_result_says_what_a_original_one_says(lab4):
+def test_an_async_result_says_what_the_original_says(lab4):
     code = "print('x', rank)\nrank"
     ours = send_cell(lab4, code).result
     original = lab4.client[:].execute(code, silent=False, block=False)
