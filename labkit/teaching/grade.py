@@ -27,8 +27,6 @@ from .homes import Home
 from .judge_answers import Judge, Mark, exercises_of
 from .records import printable
 
-#: Ranks that answers are tried on, as the course starts them.
-RANKS = 4
 #: What is copied of a learner's folder at most: bytes, files, and bytes of a notebook.
 COPIED, FILES, NOTEBOOK = 256 << 20, 5000, 32 << 20
 
@@ -129,7 +127,9 @@ class Grader:
             limits = [str(self._limits.cell), str(self._limits.memory)]
             ended = self._sandboxes.run(job, run_inside.__name__, limits, self._limits)
             grade.seconds, grade.memory = ended.seconds, ended.memory
-            grade.marks, grade.notes = self._judge.marks(list(grade.marks), job.told, RANKS)
+            grade.marks, grade.notes = self._judge.marks(
+                list(grade.marks), job.told, self._ranks[path.name]
+            )
             if ended.reason:
                 grade.notes.append(f"the notebook was ended: {ended.reason}")
             elif ended.code:
@@ -139,6 +139,16 @@ class Grader:
             raise DataError(f"{path} cannot be graded ({reason(error)}).") from None
         finally:
             self._sandboxes.remove(job)
+
+    @cached_property
+    def _ranks(self) -> dict[str, dict[str, int]]:
+        """On how many ranks the course tries each exercise, by notebook."""
+        import nbformat
+
+        return {
+            path.name: plan.ranks(sources(nbformat.read(path, as_version=4).cells))
+            for path in material.notebooks()
+        }
 
     @cached_property
     def _untouched(self) -> dict[str, list[str]]:

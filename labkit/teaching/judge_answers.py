@@ -11,7 +11,7 @@ import io
 import json
 import multiprocessing
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -54,7 +54,7 @@ class Judge:
             return dict(zip(names, asked, strict=True))
 
     def marks(
-        self, names: Sequence[str], told: Path, ranks: int
+        self, names: Sequence[str], told: Path, ranks: Mapping[str, int]
     ) -> tuple[dict[str, Mark], list[str]]:
         """Judge what the answers of a notebook gave; return a mark per exercise, and the notes.
 
@@ -67,7 +67,7 @@ class Judge:
         told
             The file of records that a sandbox has written.
         ranks
-            On how many ranks an answer has to have been tried.
+            On how many ranks the answer to each has to have been tried.
         """
         try:
             with self._fork(_send_marks, (list(names), told, ranks), times.JUDGED) as connection:
@@ -124,14 +124,17 @@ def question(exercise: Exercise) -> bytes:
 # -- what came back -------------------------------------------------------------------------------
 
 
-def _send_marks(connection: Connection, names: list[str], path: Path, ranks: int) -> None:
+def _send_marks(
+    connection: Connection, names: list[str], path: Path, ranks: Mapping[str, int]
+) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(times.JUDGED),) * 2)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with open(path, "rb") as file:
         answers, notes = records.parse(file)
     marks = []
     for name in names:
-        given = [mark(catalogue.find(name), load(data), ranks) for data in answers.get(name, [])]
+        tried = map(load, answers.get(name, []))
+        given = [mark(catalogue.find(name), said, ranks[name]) for said in tried]
         best = max(given, key=lambda mark: mark.passed, default=Mark(False))
         said = map(records.printable, (best.verdict, best.sentence))
         marks.append([best.passed, *said])

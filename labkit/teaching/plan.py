@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..course.edition import WRITES_FILE
+from ..course.edition import CHECK, WRITES_FILE
 
 #: What only asks labkit: cells of nothing else do not run.
 ASKS = ("check", "hint", "solution", "progress")
@@ -20,6 +20,7 @@ ASKS = ("check", "hint", "solution", "progress")
 PROGRAM = "%%torchrun"
 #: Tags of cells that need not run: nothing depends on them.
 SKIPPED = {"costly", "nbval-skip"}
+_START = re.compile(r"labkit\.start\((\d+)")
 _CHECK = re.compile(r"""labkit\.check\(\s*["'](\d\d-\d+)["']""")
 
 
@@ -119,3 +120,17 @@ def _statements(source: str) -> Iterator[ast.stmt]:
         yield from ast.parse("\n".join(lines)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
+
+
+def ranks(sources: Iterable[str]) -> dict[str, int]:
+    """Return on how many ranks a notebook checks each of its exercises: those of the newest lab.
+
+    >>> ranks(["lab = labkit.start(4)", "lab = labkit.start(2)", 'labkit.check("04-4")'])
+    {'04-4': 2}
+    """
+    found: dict[str, int] = {}
+    started = 4
+    for source in sources:
+        started = next((int(n) for n in reversed(_START.findall(source))), started)
+        found |= dict.fromkeys(CHECK.findall(source), started)
+    return found

@@ -68,3 +68,9 @@ def test_names_are_found_below_magics_and_in_broken_cells() -> None:
     assert plan.defined("%%px --ranks 0\n!ls\na, (b, *c) = 1, (2, 3)\nclass D: pass") == {*"abcD"}
     assert plan.defined("%%writefile my_train.py\nx = 1") == {"my_train.py"}
     assert plan.defined("neighbour = lambda: (") == set()
+
+
+def test_an_exercise_is_tried_on_as_many_ranks_as_in_the_course() -> None:
+    cells = ["lab = labkit.start(4)", 'labkit.check("04-3")']
+    cells += ["lab.stop()\nlab = labkit.start(2, preload=p)", 'labkit.check("04-4")']
+    assert plan.ranks(cells) == {"04-3": 4, "04-4": 2}
