@@ -116,6 +116,8 @@ def plain(value: Any, depth: int = 0) -> Any:
 
     if isinstance(value, Failed):
         return {"failed": plain(asdict(value), depth + 1)}
+    if isinstance(value, str):
+        return str(value)
     if type(value) in _PLAIN or depth > _DEEPEST:
         return value if type(value) in _PLAIN else {"other": kind_of(value)}
     if isinstance(value, torch.Tensor):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit.course.compare import Comparison
+from labkit.course.compare import Comparison, same
 from labkit.course.exercise import Failed
 from labkit.course.mistakes import near, simulated
 
@@ -58,3 +58,12 @@ def test_a_mistake_is_known_by_what_it_gives() -> None:
 def test_nobody_is_accused_of_what_is_right_by_chance() -> None:
     """On one rank the sum is the mean."""
     assert not simulated(lambda n: [0.0])([0.0], [0.0], 1)
+
+
+def test_words_that_show_without_quotes_are_words() -> None:
+    class Said(str):
+        """As the trials of files have it."""
+
+    assert same("none", Said("none"))
+    assert not same("none", Said("one"))
+    assert not same(1, Said("1"))
