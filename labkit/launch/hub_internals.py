@@ -216,7 +216,7 @@ def hold_news(hub: Any, seconds: float) -> None:
     """Make a hub keep its news until the client listens that has just asked which engines are
     there.
 
-    Original, a client misses the engine that connects between the hub's answer and the client's
+    Otherwise a client misses the engine that connects between the hub's answer and the client's
     subscription, and waits for it forever. One that never listens is waited for so many
     seconds."""
     import zmq

@@ -40,8 +40,6 @@ class Screen(Protocol):
         suspicion: Suspicion | None,
     ) -> None: ...
 
-    def show_pictures(self, html: str) -> None: ...
-
     def note(self, text: str) -> None: ...
 
     def clear(self, *, wait: bool) -> None: ...
@@ -128,15 +126,10 @@ class Live:
             self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
     def offer_pictures(self, html: Callable[[], str | None]) -> None:
-        """Show pictures below the rest; None: those that are there are the newest.
-
-        A terminal is not asked for any: it shows none.
-        """
-        if isinstance(self._screen, Line) or self._screen is None:
-            return
-        if (new := html()) is not None:
+        """Show pictures below the rest of a page; None: those that are there are the newest."""
+        if isinstance(self._screen, Page) and (new := html()) is not None:
             self._screen.show_pictures(new)
-            self._shown = self._shown or True
+            self._shown = self._shown or new
 
     def note(self, text: str) -> None:
         """Show in one line how far the notebook itself has come: no rank is to be seen then."""
@@ -307,9 +300,6 @@ class Line:
             text = f"suspected deadlock, Ctrl-C stops the cell; {text}"
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{board.clock(seconds)}  {text}"[:width])
-
-    def show_pictures(self, html: str) -> None:
-        pass
 
     def note(self, text: str) -> None:
         self._write(text)

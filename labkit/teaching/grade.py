@@ -141,22 +141,21 @@ class Grader:
             self._sandboxes.remove(job)
 
     @cached_property
-    def _ranks(self) -> dict[str, dict[str, int]]:
-        """On how many ranks the course tries each exercise, by notebook."""
+    def _course(self) -> dict[str, Any]:
+        """The course's notebooks by name, read once."""
         import nbformat
 
-        return {
-            path.name: plan.ranks(sources(nbformat.read(path, as_version=4).cells))
-            for path in material.notebooks()
-        }
+        return {path.name: nbformat.read(path, as_version=4) for path in material.notebooks()}
+
+    @cached_property
+    def _ranks(self) -> dict[str, dict[str, int]]:
+        """On how many ranks the course tries each exercise, by notebook."""
+        return {name: plan.ranks(sources(nb.cells)) for name, nb in self._course.items()}
 
     @cached_property
     def _untouched(self) -> dict[str, list[str]]:
         """The cells that a learner is given, by notebook."""
-        import nbformat
-
-        found = {path.name: nbformat.read(path, as_version=4) for path in material.notebooks()}
-        return {name: sources(edition.learners(nb).cells) for name, nb in found.items()}
+        return {name: sources(edition.learners(nb).cells) for name, nb in self._course.items()}
 
 
 def read(path: Path) -> list[Any]:

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from ..teaching.grade import Grade
+from .run_progress import Bar
 
 
-class GradeView:
+class GradeView(Bar):
     """A bar of notebooks, in a ``with`` block; above it what went wrong, as it is known."""
 
     def __init__(self, notebooks: int) -> None:
-        self.console = Console(stderr=True, highlight=False)
-        self._bar = Progress(
-            TextColumn("notebook"),
-            MofNCompleteColumn(separator=" of "),
-            BarColumn(bar_width=20),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[line]}", markup=False, style="dim"),
-            console=self.console,
-        )
-        self._task = self._bar.add_task("", total=notebooks, line="")
-
-    def __enter__(self) -> GradeView:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.update(self._task, line="")
-        self._bar.stop()
+        console = Console(stderr=True, highlight=False)
+        super().__init__(console, "notebook", notebooks, title="grading", line="")
 
     def begins(self, home: str, notebook: str) -> None:
         """Show which notebook was begun last."""

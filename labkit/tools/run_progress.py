@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import TracebackType
+from typing import Self
 
 from nbformat import NotebookNode
 from rich.console import Console
@@ -18,7 +19,37 @@ SOURCE_LINES = 8
 QUOTES_THE_CELL = re.compile(r"\bIn ?\[\d+\]")
 
 
-class RunView:
+class Bar:
+    """A progress bar on a terminal, in a ``with`` block; beside it a line says what runs."""
+
+    def __init__(self, console: Console, unit: str, total: int, *, title: str, line: str) -> None:
+        self.console = console
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn(unit),
+            MofNCompleteColumn(separator=" of "),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[line]}", markup=False, style="dim"),
+            console=console,
+        )
+        self._task = self._bar.add_task(title, total=total, line=line)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.update(self._task, line="")
+        self._bar.stop()
+
+
+class RunView(Bar):
     """A ``notebook_run.Watcher`` that draws on a terminal, in a ``with`` block.
 
     Parameters
@@ -32,32 +63,10 @@ class RunView:
     """
 
     def __init__(self, title: str, cells: int, *, verbose: bool) -> None:
-        self.console = Console(highlight=False)
+        console = Console(highlight=False)
+        super().__init__(console, "cell", cells, title=title, line="starting the kernel")
         self.verbose = verbose
         self.cells = cells
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("cell"),
-            MofNCompleteColumn(separator=" of "),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[line]}", markup=False, style="dim"),
-            console=self.console,
-        )
-        self._task = self._bar.add_task(title, total=cells, line="starting the kernel")
-
-    def __enter__(self) -> RunView:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.update(self._task, line="")
-        self._bar.stop()
 
     def begins(self, number: int, cell: NotebookNode) -> None:
         """Show the first line of a cell beside the bar; numbers count code cells from 1."""
