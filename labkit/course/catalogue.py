@@ -1,9 +1,6 @@
 """Find an exercise by its id: 03-2 is ``exercises/nb03/ex2.py``, which is loaded when it is needed.
 
 An id that begins with a letter is a teacher's own (``own_exercises``).
-
-A number can have two notebooks, ``11_….ipynb`` and its second half ``11b_….ipynb``: one folder has
-the exercises of both.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ def numbers() -> list[str]:
 
 
 def ids(number: str) -> list[str]:
-    """List the ids of the exercises of one number: of its notebook, or of its two halves."""
+    """List the ids of the exercises of a notebook, by its number."""
     files = (_FILE.fullmatch(path.name) for path in (_HOME / f"nb{number}").iterdir())
     return [f"{number}-{own}" for own in sorted(int(match[1]) for match in files if match)]
 

@@ -33,10 +33,6 @@ def file(name: str) -> Path:
 
 
 def notebooks(number: str = "") -> list[Path]:
-    """List the course's notebooks in reading order, or those of one number such as ``"01"``.
-
-    A number may have a second half: ``11_….ipynb`` and ``11b_….ipynb`` share the exercises 11-1,
-    11-2, …
-    """
+    """List the course's notebooks in reading order, or those of one number such as ``"01"``."""
     found = sorted((root() / "notebooks").glob(f"{number}*.ipynb"))
     return [path for path in found if not path.name.endswith(NOT_COPIED_SUFFIXES)]

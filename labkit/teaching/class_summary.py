@@ -13,7 +13,8 @@ from statistics import median
 from ..course import catalogue
 from ..course.exercise import COURSE_ID, Exercise
 from ..course.progress import Entry
-from .learners import Learner, printable
+from .learners import Learner
+from .records import printable
 
 #: Exercises and mistakes that are listed: what a teacher can talk about in a lesson.
 LISTED = 10

@@ -20,7 +20,7 @@ from ..course.exercise import COURSE_ID
 from ..figures.picture import Picture
 from ..figures.progress import MAX_LEARNERS, class_progress
 from ..notebook import shell
-from . import class_page, class_summary, learners
+from . import class_page, class_summary, learners, records
 from .class_summary import Section
 from .learners import Learner
 
@@ -111,7 +111,7 @@ class Classroom:
 
     def page(self) -> str:
         """Return the page that ``save`` writes."""
-        title = f"Class: {learners.printable(self.folder.resolve().name, learners.NAME)}"
+        title = f"Class: {records.printable(self.folder.resolve().name, learners.NAME)}"
         body = class_page.body(self.pictures(), self._sections())
         return class_page.page(title, f"{self.read_at:%Y-%m-%d %H:%M %Z}", self._headline(), body)
 

@@ -11,7 +11,7 @@ from ..base.errors import UsageError
 from ..course import material
 
 #: A notebook of the course, by its file name.
-_NOTEBOOK = re.compile(r"(\d\d)b?_\w[\w.-]*\.ipynb")
+_NOTEBOOK = re.compile(r"(\d\d)_\w[\w.-]*\.ipynb")
 #: Endings of files that no learner hands in.
 _OTHERS = (*material.NOT_COPIED_SUFFIXES, ".new.ipynb")
 #: How many folders deep the notebooks of a home may be: ada/work/notebooks.

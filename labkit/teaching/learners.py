@@ -17,6 +17,7 @@ from ..base.files import reason
 from ..course import catalogue, progress
 from ..course.exercise import OWN_ID
 from ..course.progress import FILE, Entry, Progress
+from .records import printable
 
 #: How many folders deep in a learner's folder the progress may be: ada/work/progress.json.
 DEPTH = 2
@@ -71,7 +72,7 @@ def find(folder: Path) -> list[Learner]:
     homes = [e for e in entries if e.is_dir()]
     if not homes:
         raise UsageError(f"{folder} has no folders: there should be one per learner in it.")
-    names = _unique([printable(home.name, NAME) for home in homes])
+    names = _unique([printable(home.name.replace("\n", "�"), NAME) for home in homes])
     course = {id for number in catalogue.numbers() for id in catalogue.ids(number)}
     return [_learner(name, home, course) for name, home in zip(names, homes, strict=True)]
 
@@ -148,10 +149,3 @@ def _bounded(entry: Entry) -> Entry:
         minutes=min(entry.minutes, MOST_MINUTES),
         last=last if isinstance(last, datetime) and last.year in YEARS else None,
     )
-
-
-def printable(text: str, most: int) -> str:
-    """Return a text without what would disturb a line: control characters, and more than ``most``
-    characters."""
-    shown = "".join(c if c.isprintable() else "�" for c in text)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,6 @@ from typing import Any, BinaryIO
 #: Bytes of what one answer gave, and of the whole file; characters of a note; records.
 MOST, ALL, NOTE, RECORDS = 16 << 20, 256 << 20, 400, 1000
 _LINE = 4096
-#: What a terminal, or XML, would take for something else than text.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def note(told: Any, text: str) -> None:
@@ -85,6 +82,8 @@ def _records(told: BinaryIO) -> Iterator[tuple[dict[str, Any], bytes]]:
         yield head, told.read(size)
 
 
-def printable(text: str) -> str:
-    """Return a learner's text for a terminal or a file: short, and without control characters."""
-    return _CONTROL.sub("", text)[:NOTE]
+def printable(text: str, most: int = NOTE) -> str:
+    """Return a learner's text for a terminal, a page or a file: ``most`` characters at most, and
+    no control characters, but for the ends of its lines."""
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

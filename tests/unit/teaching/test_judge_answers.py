@@ -125,7 +125,7 @@ def test_records_are_read_up_to_what_cannot_be(tmp_path: Path) -> None:
     records.answer(told, "00-1", path)
     assert not path.exists()
     whole = told.getvalue()
-    read = ({"00-1": [b"data\n1"]}, ["cell 3 [31mwas interrupted"])
+    read = ({"00-1": [b"data\n1"]}, ["cell 3 �[31mwas interrupted"])
     for rest in (b"", b"\n", b"{}\n", b'{"note": 1, "size": -1}\n', b"[" * 5000, b"\xff" * 9):
         assert records.parse(io.BytesIO(whole + rest)) == read
 
