@@ -425,8 +425,8 @@ HOST_COMMAND = 60.0
 #: One cell of a learner's notebook, or one trial of an answer. The longest of the course that is
 #: graded takes 20 s on two cores.
 GRADED_CELL = 60.0
-#: On a machine that is busy, with so many processes per core that compute, a cell may take so many
-#: times as long; at most. An endless loop of four ranks on two cores makes it two by itself.
+#: Where its processes wait for a processor, a cell may take so many times as long; at most. An
+#: endless loop of four ranks on two cores makes it two by itself.
 GRADED_STRETCH = 10.0
 #: A whole notebook may take so many times as long: 60 cells of 5 s, or four that never end.
 GRADED_CELLS = 5

@@ -26,7 +26,8 @@ from ..launch import private_folder, zygote_client
 from ..wire import processes
 from . import records
 from .limits import set_limits
-from .sandbox import Limits, stretched
+from .sandbox import Limits
+from .usage import ServedTime
 
 #: The file of what is to be done, in the folder of what is asked.
 PLAN = "plan.json"
@@ -55,28 +56,31 @@ class Kernel:
         self._client.start_channels(iopub=False, stdin=False, hb=False)
         self._wait(self._client.kernel_info(), times.GRADED_KERNEL)
 
-    def run(self, code: str, seconds: float, *, is_cell: bool = True) -> bool:
-        """Run code; return whether it ended in time. An error in it ends it like any other.
+    def run(self, code: str, seconds: float, *, is_cell: bool = True) -> float:
+        """Run code; an error in it ends it like any other. Return 0 if it ended within so many
+        seconds of :class:`.usage.ServedTime`, else after how many of any clock it was interrupted.
 
         Raises
         ------
         KernelGone
             If no more can be run.
         """
+        begun = time.monotonic()
         request = self._client.execute(
             code, silent=not is_cell, store_history=is_cell, allow_stdin=False, stop_on_error=False
         )
         if self._wait(request, seconds):
-            return True
+            return 0.0
+        took = time.monotonic() - begun
         self._manager.interrupt_kernel()
         if self._wait(request, times.GRADED_INTERRUPTED.seconds()):
-            return False
+            return took
         raise KernelGone("it could not be interrupted")
 
     def _wait(self, request: str, seconds: float) -> bool:
         """Wait for the reply to a request; return whether it came."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        served = ServedTime(os.getpid())
+        while (left := seconds - served.seconds()) > 0:
             try:
                 reply = self._client.get_shell_msg(timeout=min(left, _ALIVE))
             except queue.Empty:
@@ -101,17 +105,16 @@ def main(asked: Path, out: int, limits: Limits) -> None:
         kernel = Kernel(Path(plan["folder"]))
         for step in plan["steps"]:
             place = step["place"]
-            seconds = stretched(limits.cell)
             try:
                 if "source" in step:
-                    if not kernel.run(step["source"], seconds):
-                        records.note(told, f"{place} was interrupted after {seconds:.0f} s")
-                        kernel.run(_RECOVER, seconds, is_cell=False)
+                    if took := kernel.run(step["source"], limits.cell):
+                        records.note(told, f"{place} was interrupted after {took:.0f} s")
+                        kernel.run(_RECOVER, limits.cell, is_cell=False)
                     continue
                 answer = kernel.folder / step["ask"]
                 code = _TRY.format(asked=str(asked / step["ask"]), out=str(answer))
-                if not kernel.run(code, seconds, is_cell=False):
-                    records.note(told, f"{place} was interrupted after {seconds:.0f} s")
+                if took := kernel.run(code, limits.cell, is_cell=False):
+                    records.note(told, f"{place} was interrupted after {took:.0f} s")
                 records.answer(told, step["ask"], answer)
             except KernelGone as gone:
                 records.note(told, f"{gone} in {place}; what comes after it did not run")

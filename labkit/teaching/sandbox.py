@@ -39,8 +39,8 @@ from ..base import times, variables
 from ..base.errors import StartError
 from ..base.files import reason
 from ..course import material
-from ..wire.processes import count_cores
 from . import trial_source
+from .usage import ServedTime, memory_of
 
 #: Accounts that no person has: systemd takes numbers from this range for services in the same way.
 FIRST_USER, LAST_USER = 61184, 65519
@@ -96,7 +96,7 @@ class Limits:
     Parameters
     ----------
     cell
-        Seconds that one cell, or the trial of one answer, may take.
+        Seconds of :class:`.usage.ServedTime` that one cell, or the trial of one answer, may take.
     memory
         Bytes of memory, of all its processes together.
     """
@@ -106,8 +106,7 @@ class Limits:
 
     @property
     def whole(self) -> float:
-        """Seconds that the whole notebook may take, and each of its processes of a core. The first
-        is longer on a machine that is busy."""
+        """Seconds that the whole notebook may take, and each of its processes of a core."""
         return times.GRADED_CELLS * self.cell
 
 
@@ -405,7 +404,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _follow(process: subprocess.Popen[bytes], limits: Limits, stopped: threading.Event) -> Ended:
     """Wait for the end of a run, and bring it about when a limit is reached."""
-    begun, ended, most = time.monotonic(), Ended(), 0.0
+    begun, ended, served = time.monotonic(), Ended(), ServedTime(process.pid)
     try:
         while True:
             try:
@@ -416,8 +415,8 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, stopped: threading
             ended.memory = max(ended.memory, memory_of(process.pid, limits.memory))
             if ended.memory > limits.memory:
                 ended.reason = f"it took more than {limits.memory >> 20} MiB of memory"
-            elif time.monotonic() - begun > (most := max(most, stretched(limits.whole))):
-                ended.reason = f"it took more than {most:.0f} s"
+            elif served.seconds() > limits.whole:
+                ended.reason = f"it took {time.monotonic() - begun:.0f} s"
             elif stopped.is_set():
                 ended.reason = "somebody stopped it"
             if ended.reason:
@@ -426,13 +425,6 @@ def _follow(process: subprocess.Popen[bytes], limits: Limits, stopped: threading
         _end(process)
         ended.seconds = time.monotonic() - begun
     return ended
-
-
-def stretched(seconds: float) -> float:
-    """Return how long something may take that takes so long where nothing else runs: longer, on a
-    machine that is busy."""
-    load = os.getloadavg()[0] / count_cores()
-    return seconds * min(max(1.0, load), times.GRADED_STRETCH)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -457,36 +449,3 @@ def _end_user(user: int) -> None:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(times.DESCENDANTS_LOOK)
-
-
-def memory_of(pid: int, limit: int) -> int:
-    """Return the memory that a process and its descendants take, in bytes.
-
-    What several of them share counts once. The exact number takes the system some time, so that
-    above half of ``limit`` only it is asked for; below, what is shared counts for each.
-    """
-    try:
-        first = psutil.Process(pid)
-        processes = [first, *first.children(recursive=True)]
-    except psutil.Error:
-        return 0
-    rough = sum(_status(p.pid) for p in processes)
-    return rough if rough < limit // 2 else sum(_share(p.pid) for p in processes)
-
-
-def _status(pid: int) -> int:
-    """Return the memory of a process that no file stands behind."""
-    return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
-
-
-def _share(pid: int) -> int:
-    """Return the memory of a process, what it shares with others divided among them."""
-    return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) or _status(pid)
-
-
-def _sum(path: str, names: Sequence[str]) -> int:
-    try:
-        lines = [line.split() for line in Path(path).read_text().splitlines()]
-    except OSError:
-        return 0
-    return sum(int(words[1]) << 10 for words in lines if words and words[0] in names)

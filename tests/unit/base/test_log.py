@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,16 @@ def test_a_log_goes_to_no_file_of_others(tmp_path: Path, monkeypatch: pytest.Mon
     log.begin()
     said("a look")
     assert "A LOOK" in (folder / "own").read_text()
+
+
+def test_a_log_goes_to_an_open_file_without_a_name_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryFile(dir=tmp_path) as caught:
+        monkeypatch.setenv(log.VARIABLE, f"debug:/proc/self/fd/{caught.fileno()}")
+        log.begin()
+        assert b"Python" in caught.read()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_log_follows_a_link_of_the_user_and_goes_to_devices(
