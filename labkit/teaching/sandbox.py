@@ -78,7 +78,7 @@ if command -v ip > /dev/null; then ip link set lo up; fi
 pivot_root . .old
 cd /
 umount -l /.old
-mount -o remount,ro /
+mount -o remount,bind,ro /
 cd {job}
 exec {drop} "$@"
 """

@@ -24,7 +24,7 @@ def main(parent: int, command: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        return subprocess.call(command)
+        return subprocess.call(command, close_fds=False)  # what is told goes to an open file
     finally:
         processes.end_descendants()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from labkit.teaching import sandbox
 from tests.support import homes
 from tests.support.homes import SOLUTION, STUB, hand_in, notebook
-from tests.support.others import reachable
+from tests.support.others import NOBODY, as_nobody, as_root, reachable
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 WRONG = {"00-1": "goes down", "00-2": SOLUTION}
@@ -137,14 +138,22 @@ import os
 print([os.environ.get("SECRET"), os.environ["HOME"] == {home!r}])
 print([os.access(p, os.R_OK) for p in {paths!r}])
 """
-#: A process that outlives its parents, unless somebody looks after it.
-DAEMON = "(setsid sleep 9879 &) ; sleep 0"
+#: Leaves a process that outlives its parents, unless somebody looks after it, and tells who it is.
+TELLS = """
+import os, sys
+
+os.system("(setsid sleep 9879 &) ; sleep 0")
+os.write(int(sys.argv[1]), str(os.getuid()).encode())
+"""
 
 
-def run(sandboxes: sandbox.Sandboxes, *program: str) -> sandbox.Ended:
-    """Run a program in a sandbox, in the place of labkit's own."""
-    sandboxes._program = lambda words: list(program)  # type: ignore[method-assign]
-    return sandboxes.run(sandboxes.job(), "", [], sandbox.Limits())
+def run(sandboxes: sandbox.Sandboxes, *program: str) -> tuple[sandbox.Ended, str]:
+    """Run a program in a sandbox, in the place of labkit's own and with the number of the file for
+    what it tells as its last argument; return how it ended and what it told."""
+    sandboxes._program = lambda words: [*program, words[2]]  # type: ignore[method-assign]
+    job = sandboxes.job()
+    ended = sandboxes.run(job, "", [], sandbox.Limits())
+    return ended, job.told.read_text()
 
 
 @pytest.mark.slow
@@ -158,13 +167,13 @@ def test_a_sandbox_shows_nothing_of_the_teacher(
         if not sandboxes.walls.namespaces:
             pytest.skip("no namespaces can be made here")
         code = PROBE.format(home=str(Path.home()), paths=paths)
-        ended = run(sandboxes, "python", "-P", "-c", code)
+        ended, _ = run(sandboxes, "python", "-P", "-c", code)
     assert ended.log.splitlines() == ["[None, False]", "[False, False, False]"]
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
 @pytest.mark.parametrize("other_user", [True, False])
-def test_nothing_lives_on(
+def test_what_is_told_arrives_and_nothing_lives_on(
     tmp_path_factory: pytest.TempPathFactory, namespaces: bool, other_user: bool
 ) -> None:
     root = os.geteuid() == 0
@@ -172,7 +181,44 @@ def test_nothing_lives_on(
         pytest.skip("needs root")
     base = reachable(tmp_path_factory.mktemp("walls"))
     sandboxes = sandbox.Sandboxes(sandbox.Walls(namespaces, other_user or namespaces), base)
-    ended = run(sandboxes, "sh", "-c", f"{DAEMON}; id -u")
+    ended, told = run(sandboxes, "python", "-P", "-c", TELLS)
     assert ended.code == 0, ended.log
-    assert (int(ended.log) == os.getuid()) is not (other_user or namespaces)
+    assert (int(told) == os.getuid()) is not (other_user or namespaces)
     assert not [p for p in psutil.process_iter(["cmdline"]) if "9879" in (p.info["cmdline"] or [])]
+
+
+#: A program of an ordinary user, who begins as root: this Python may be where only root can read,
+#: so that what the sandbox shows is the system alone.
+ORDINARY = """
+import os, sys, sysconfig
+from pathlib import Path
+from labkit.teaching import sandbox
+
+sysconfig.get_path("scripts")  # it is read from Python's own files, once
+base, user, program = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+sandboxes = sandbox.Sandboxes(sandbox.Walls(True, False), base)
+for path in (base, *base.rglob("*")):
+    os.chown(path, user, user)
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+sandboxes._view = lambda: {place: place for place in sandbox.SYSTEM if os.path.exists(place)}
+sandboxes._program = lambda words: program
+ended = sandboxes.run(sandboxes.job(), "", [], sandbox.Limits())
+print(ended.code, ended.log)
+"""
+
+
+@as_root
+def test_an_ordinary_user_has_walls_as_well(tmp_path: Path) -> None:
+    base = reachable(tmp_path) / "base"
+    base.mkdir()
+    try:
+        as_nobody("unshare", "--user", "--map-root-user", "true")
+    except subprocess.CalledProcessError:
+        pytest.skip("an ordinary user can make no namespaces here")
+    look = "id -u; ls /root /home /var 2> /dev/null; touch /mine 2> /dev/null || echo read-only"
+    command = [sys.executable, "-c", ORDINARY, base, str(NOBODY), "sh", "-c", look]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"0 {NOBODY}", "read-only"]
