@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,45 +46,57 @@ def find(paths: Sequence[Path], only: Iterable[str] = ()) -> list[Home]:
     for number in wanted:
         if not re.fullmatch(r"\d\d", number):
             raise UsageError(f'--only takes numbers of notebooks, as in "00,01", not {number!r}.')
-    homes: dict[str, Home] = {}
+    found: dict[Path, dict[str, Path]] = {}
     for path in paths:
-        for home in _homes(path):
-            into = homes.setdefault(home.name, Home(home.name))
-            into.notebooks.update(
-                (n, p) for n, p in home.notebooks.items() if not wanted or n[:2] in wanted
-            )
-    if not any(home.notebooks for home in homes.values()):
+        for folder, notebooks in _homes(path):
+            into = found.setdefault(folder, {})
+            into.update((n, p) for n, p in notebooks.items() if not wanted or n[:2] in wanted)
+    if not any(found.values()):
         raise UsageError("There is no notebook with exercises to grade.")
-    return list(homes.values())
+    names = _names(list(found))
+    return [Home(names[folder], notebooks) for folder, notebooks in found.items()]
 
 
-def _homes(path: Path) -> list[Home]:
+def _homes(path: Path) -> list[tuple[Path, dict[str, Path]]]:
+    """Return the homes that a path is, or has: folder and notebooks."""
     if path.is_file() and path.suffix == ".ipynb":
         if not _NOTEBOOK.fullmatch(path.name):
             raise UsageError(
                 f"{path} is no notebook of the course: their names begin with a number, as in "
                 "00_start_here.ipynb."
             )
-        return [Home(_name(path.parent), {path.name: path})]
+        return [(_home_of(path.parent), {path.name: path})]
     if not path.is_dir():
         raise UsageError(f"There is no notebook or folder {path}.")
     if found := _notebooks(path, 0) or _notebooks(path / "notebooks", 0):
-        return [Home(_name(path), found)]
-    folders = [inside for inside in sorted(path.iterdir()) if inside.is_dir()]
+        return [(_home_of(path), found)]
+    folders = [inside for inside in sorted(path.resolve().iterdir()) if inside.is_dir()]
     # A link would hand in what somebody else has done.
-    homes = [Home(f.name, {} if f.is_symlink() else _notebooks(f, DEPTH - 1)) for f in folders]
-    if not any(home.notebooks for home in homes):
+    homes = [(f, {} if f.is_symlink() else _notebooks(f, DEPTH - 1)) for f in folders]
+    if not any(notebooks for _, notebooks in homes):
         raise UsageError(
             f"{path} has no notebooks of the course: it may be a copy of the course, or a folder "
             "of homes with a copy in each."
         )
-    return [home for home in homes if not home.name.startswith(".")]
+    return [(folder, notebooks) for folder, notebooks in homes if not folder.name.startswith(".")]
 
 
-def _name(folder: Path) -> str:
-    """Return the name of the home that a folder with notebooks, or one above it, is."""
+def _home_of(folder: Path) -> Path:
+    """Return the home that a folder with notebooks, or one above it, is."""
     folder = folder.resolve()
-    return folder.parent.name if folder.name == "notebooks" else folder.name
+    return folder.parent if folder.name == "notebooks" else folder
+
+
+def _names(folders: Sequence[Path]) -> dict[Path, str]:
+    """Name each by its last folder, and those that would have the same name by more of them."""
+    lengths = dict.fromkeys(folders, 1)
+    while True:
+        names = {folder: "/".join(folder.parts[-lengths[folder] :]) for folder in folders}
+        count = Counter(names.values())
+        if not (same := [folder for folder in folders if count[names[folder]] > 1]):
+            return names
+        for folder in same:
+            lengths[folder] += 1
 
 
 def _notebooks(folder: Path, depth: int) -> dict[str, Path]:

@@ -38,6 +38,16 @@ def test_homes_keep_their_copies_where_they_like(tmp_path: Path) -> None:
     assert found(tmp_path) == {"ada": [ONE], "bob": [TWO], "cy": [TWO], "dee": [], "eve": []}
 
 
+def test_copies_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    ada, bob = (tmp_path / name / "work" / "notebooks" for name in ("ada", "bob"))
+    put(ada / ONE, ada / TWO, bob / ONE)
+    graded = homes.find([ada / ONE, ada.parent, tmp_path / "bob"])
+    assert {home.name: home.notebooks for home in graded} == {
+        "ada/work": {ONE: ada / ONE, TWO: ada / TWO},
+        "bob/work": {ONE: bob / ONE},
+    }
+
+
 def test_what_nobody_hands_in_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "notebooks"
     put(folder / ONE, folder / "00_start_here.executed.ipynb", folder / "00_start_here.new.ipynb")
