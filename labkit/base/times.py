@@ -89,6 +89,9 @@ class Bound:
 
 #: A rank's answer on its control channel, which comes in milliseconds.
 ANSWER = Bound(1.0)
+#: The same of ranks that have nothing to do, where one's silence costs all of them their group: on
+#: a machine that is suddenly busy, the time that is measured after cells is out of date.
+IDLE_ANSWER = Bound(10.0)
 #: The same while ranks are being freed: one that cannot answer delays all others.
 QUICK_ANSWER = Bound(0.2)
 #: A rank's handler of a signal writes down where it stands, in microseconds, unless its process is

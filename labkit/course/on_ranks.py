@@ -19,7 +19,7 @@ from ..notebook.run import run
 from ..notebook.show import plain
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
-from ..runtime.control import sample
+from ..runtime.control import sample_idle
 from ..runtime.follow import Finished
 from ..runtime.process_group import GroupManager
 from ..runtime.request import Request, values
@@ -110,7 +110,7 @@ def _try(exercise: Exercise, group: GroupManager, world_size: int) -> Result:
         raise
     crossed, in_order = "", False
     if whole := not finished.ending.kind and not sent.failures():
-        after = sample(cluster, range(cluster.size))
+        after = sample_idle(cluster)
         crossed = _crossed(cluster, groups, after)
         # Whether what was sent has gone, or goes, to where it was meant to.
         in_order = not crossed and not recovery.out_of_step(cluster, after)
@@ -190,7 +190,7 @@ def _prepare(exercise: Exercise, group: GroupManager) -> Found:
 
 def _groups(cluster: RankCluster) -> dict[int, set[GroupKey]]:
     """Return the groups that each rank has made."""
-    return {rank: set(s.groups) for rank, s in sample(cluster, range(cluster.size)).items()}
+    return {rank: set(s.groups) for rank, s in sample_idle(cluster).items()}
 
 
 def _crossed(

@@ -83,9 +83,17 @@ def ask(
     }
 
 
-def sample(cluster: RankCluster, ranks: Iterable[int]) -> dict[int, Sample]:
+def sample(
+    cluster: RankCluster, ranks: Iterable[int], within: times.Bound = times.ANSWER
+) -> dict[int, Sample]:
     """Ask some ranks what they wait for and what they have provided."""
-    return renumber(ask(cluster, dict.fromkeys(ranks, AskSample())))
+    return renumber(ask(cluster, dict.fromkeys(ranks, AskSample()), within))
+
+
+def sample_idle(cluster: RankCluster) -> dict[int, Sample]:
+    """Ask all ranks, of which none is busy, the same; not those whose process is stopped."""
+    ranks = [rank for rank in range(cluster.size) if not cluster.is_stopped(rank)]
+    return sample(cluster, ranks, times.IDLE_ANSWER)
 
 
 def send_signal(

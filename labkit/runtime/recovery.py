@@ -149,7 +149,7 @@ def out_of_step(cluster: RankCluster, samples: Mapping[int, Sample] | None = Non
     if cluster.deaths or cluster.busy_ranks():
         return True
     if samples is None:
-        samples = control.sample(cluster, range(cluster.size))
+        samples = control.sample_idle(cluster)
     apart = len(samples) < cluster.size or not in_step(samples)
     _log.debug("the ranks are %s", "out of step" if apart else "in step")
     return apart

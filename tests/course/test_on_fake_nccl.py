@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 VARIABLE = "LABKIT_FAKE_SLURM"
 #: Seconds that a cell may take.
-LIMIT = 120.0
+LIMIT = 600.0
 #: Notebooks, by their numbers, that use the group most; those that are run on one rank.
 SHARE = ("00", "01", "15", "02", "03", "16", "04", "06", "07", "17", "10", "11", "13")
 ALONE = ("00",)
