@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from PIL import Image, ImageChops
@@ -75,8 +74,9 @@ def write(shots: Sequence[Shot], path: Path) -> None:
     2.2, criterion 2.2.2).
     """
     frames, milliseconds = [shots[0].picture], [READ_MS]
-    for shot, following in pairwise([*shots[1:], Shot(shots[-1].taken + LAST_MS / 1000, frames[0])]):
-        stays = round(1000 * (following.taken - shot.taken))
+    ends = [*(shot.taken for shot in shots[2:]), shots[-1].taken + LAST_MS / 1000]
+    for shot, end in zip(shots[1:], ends, strict=True):
+        stays = round(1000 * (end - shot.taken))
         if ImageChops.difference(shot.picture, frames[-1]).getbbox() is None:
             milliseconds[-1] += stays
         else:
