@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import posixpath
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -140,6 +141,18 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
             cell.insert(1, nodes.raw("", label, format="html"))
 
 
+def offer(app: Sphinx, doctree: nodes.document) -> None:
+    """Say below a notebook's title where its learner's edition is."""
+    docname = app.env.docname
+    if app.env.doc2path(docname).suffix != ".ipynb":
+        return
+    edition = posixpath.relpath(f"_sources/{docname}.ipynb", posixpath.dirname(docname))
+    link = nodes.reference("", "the learner’s edition", refuri=edition, classes=["edition"])
+    start = nodes.Text("This page shows outputs and solutions. To work on it yourself, download ")
+    title = next(doctree.findall(nodes.title))
+    title.parent.insert(1, nodes.paragraph("", "", start, link, nodes.Text(".")))
+
+
 def deliver(app: Sphinx, exception: Exception | None) -> None:
     """Offer the learner's edition of each notebook for download."""
     if exception is None:
@@ -151,5 +164,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_lexer(CellLexer.name, CellLexer)
     app.connect("source-read", adapt)
     app.connect("doctree-read", describe)
+    app.connect("doctree-read", offer)
     app.connect("build-finished", deliver)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

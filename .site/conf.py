@@ -20,6 +20,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_design",
     "addresses",
     "cells",
     "glossary_links",
@@ -60,6 +61,7 @@ nb_merge_streams = True
 nb_render_error_lexer = "myst-ansi"
 nb_number_source_lines = False
 
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "cells.anchor"
 myst_links_external_new_tab = False

@@ -23,7 +23,7 @@ _GREY = "color: var(--jp-ui-font-color2, #757575)"
 _SMALL = f"font-family: {show.FONT}; font-size: 90%; line-height: 1.5"
 #: Shapes, for colours belong to ranks; what needs help is red.
 _MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○", "asking": "?"}
-_ALARM = "#D62828"
+_ALARM = "var(--jp-error-color1, #D32F2F)"
 
 #: What a rank has printed so far, by rank.
 Texts = Mapping[int, str]

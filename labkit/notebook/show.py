@@ -124,7 +124,10 @@ def plain(text: str) -> str:
 
 def html_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
     """Name some ranks in bold, a single one in its own colour."""
-    colour = f"; color: {rank_colour(ranks[0])}" if coloured and len(ranks) == 1 else ""
+    colour = ""
+    if coloured and len(ranks) == 1:
+        # Mixed with the theme's own ink, each can be read on a light page and on a dark one.
+        colour = f"; color: color-mix(in srgb, {rank_colour(ranks[0])} 70%, currentcolor)"
     return f'<b style="font-family: {FONT}{colour}">{label(ranks)}</b>'
 
 

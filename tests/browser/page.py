@@ -5,12 +5,14 @@ Cells are numbered from 0, text cells included. Every wait has a bound.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, FloatRect, Locator, Page, expect
 
 from tests.support.conda_versions import ROOT
 from tests.support.events import until
@@ -56,6 +58,8 @@ ACTIVATE = "at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at;
 ALONE = ".jp-Notebook .jp-Cell:not(.alone) { visibility: hidden; }"
 #: Height of what is around the cells: menus, tabs, status line.
 FRAME = 200
+#: What a picture of cells shows around them.
+MARGIN = 8
 
 
 class NotebookPage:
@@ -279,40 +283,57 @@ class NotebookPage:
         self.page.evaluate(ACTIVATE, chosen)
         self.cell(top).evaluate("cell => { cell.scrollIntoView({block: 'start'}); }")
 
-    def picture_of_cells(self, first: int, last: int, margin: int = 8) -> bytes:
-        """Return a PNG of some cells with their outputs, as they look when another is chosen."""
-        self.page.evaluate(ACTIVATE, 0 if first else last + 1)
+    def choose_theme(self, name: str) -> None:
+        """Choose a theme of JupyterLab; wait until the page has its colours."""
+        self.page.evaluate(
+            "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", name
+        )
+        self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
+
+    def choose_quietly(self, at: int) -> None:
+        """Choose a cell without a click, which would scroll to it or show a cursor."""
+        self.page.evaluate(ACTIVATE, at)
         self.page.mouse.move(0, 0)
+
+    @contextlib.contextmanager
+    def alone(self, cells: Sequence[Locator]) -> Iterator[None]:
+        """Hide all other cells."""
+        style = self.page.add_style_tag(content=ALONE)
+        for cell in cells:
+            cell.evaluate("cell => { cell.classList.add('alone'); }")
+        try:
+            yield
+        finally:
+            style.evaluate("style => { style.remove(); }")
+            for cell in cells:
+                cell.evaluate("cell => { cell.classList.remove('alone'); }")
+
+    def box_of_cells(self, cells: Sequence[Locator]) -> FloatRect:
+        """Return where some cells are in the page, with a margin."""
+        boxes = [cell.bounding_box() for cell in (cells[0], cells[-1])]
+        first, last = (box for box in boxes if box is not None)
+        return {
+            "x": max(first["x"] - MARGIN, 0),
+            "y": max(first["y"] - MARGIN, 0),
+            "width": first["width"] + 2 * MARGIN,
+            "height": last["y"] + last["height"] - first["y"] + 2 * MARGIN,
+        }
+
+    def picture_of_cells(self, first: int, last: int) -> bytes:
+        """Return a PNG of some cells with their outputs, as they look when another is chosen."""
+        self.choose_quietly(0 if first else last + 1)
         cells = [self.cell(at) for at in range(first, last + 1)]
         size = self.page.viewport_size
         height = sum(int(cell.evaluate("cell => cell.scrollHeight")) for cell in cells)
         if size is not None and height + FRAME > size["height"]:
             self.page.set_viewport_size({"width": size["width"], "height": height + FRAME})
         cells[len(cells) // 2].evaluate("cell => { cell.scrollIntoView({block: 'center'}); }")
-        alone = self.page.add_style_tag(content=ALONE)
-        boxes = []
-        for cell in cells:
-            cell.evaluate("cell => { cell.classList.add('alone'); }")
-            box = cell.bounding_box()
-            assert box is not None, f"one of cells {first} to {last} is not in the page"
-            boxes.append(box)
-        top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"]
-        clip = {
-            "x": max(boxes[0]["x"] - margin, 0),
-            "y": max(top - margin, 0),
-            "width": boxes[0]["width"] + 2 * margin,
-            "height": bottom - top + 2 * margin,
-        }
-        try:
-            return self.page.screenshot(clip=clip, animations="disabled")
-        finally:
-            alone.evaluate("style => { style.remove(); }")
-            for cell in cells:
-                cell.evaluate("cell => { cell.classList.remove('alone'); }")
+        with self.alone(cells):
+            return self.picture(self.box_of_cells(cells))
 
-    def picture(self) -> bytes:
-        """Return a PNG of the whole window."""
-        return self.page.screenshot(animations="disabled")
+    def picture(self, clip: FloatRect | None = None) -> bytes:
+        """Return a PNG of the window, or of a part of it."""
+        return self.page.screenshot(clip=clip, animations="disabled")
 
     def keep(self, name: str) -> None:
         """Keep a picture of the whole window as ``build/browser/NAME.png``."""

@@ -1,13 +1,13 @@
 """Make the pictures of JupyterLab: ``python -m tests.browser.screenshots [NAME …]``.
 
 Each is a real cell that has run on real ranks: ``NAME.png``, twice as sharp as the page and with
-256 colours, so that it stays small.
+256 colours, so that it stays small. A cell that is filmed also makes ``NAME.webp``, which plays
+once and ends with that picture, and both once more for dark pages: ``NAME-dark``.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser
 
+from tests.browser import film
 from tests.browser.chromium import chromium, window
 from tests.browser.page import NotebookPage
 from tests.browser.server import CourseServer, course_server
@@ -24,8 +25,8 @@ from tests.support.conda_versions import ROOT
 OUT = ROOT / "build" / "screenshots"
 #: Of the window, in the page's own pixels; the cells in it are some 80 narrower.
 WIDTH, HEIGHT = 1000, 1600
-OVERVIEW_WIDTH, OVERVIEW_HEIGHT = 1180, 900
-NOTEBOOK_SECONDS = 180
+#: Of the window of a film: all that it shows, again and again, costs time.
+FILM_HEIGHT = 640
 
 #: Debian's default font for a page's text is a wide one.
 FONT = "Liberation Sans"
@@ -35,8 +36,10 @@ SETTINGS = {
     }
 }
 
-
-OVERVIEW = "jupyterlab"
+#: The themes of JupyterLab in which a cell is filmed, by what is added to the picture's name.
+#: The light one stays for the scenes after it.
+THEMES = {"-dark": "JupyterLab Dark", "": "JupyterLab Light"}
+START = "import labkit\n\nlab = labkit.start(4)"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Scene:
     before: tuple[str, ...] = ()
     below: tuple[str, ...] = ()  #: cells that run after it and are in the picture too
     shows: str = ""  #: take the picture while the cell runs, when this pattern is on the page
+    filmed: bool = False  #: show how it runs, too, on light and on dark pages
 
 
 TRAINING = """%%px
@@ -89,6 +93,17 @@ RIGHT = NEIGHBOUR.format("return (rank + 1) % world_size")
 CHECK, HINT = 'labkit.check("00-1")', "labkit.hint()"
 
 SCENES: dict[str, Scene] = {
+    # Rank 2 takes long enough for the board to show who waits, and that labkit waits with them.
+    "deadlock": Scene(
+        "%%px\n"
+        "x = torch.tensor([rank + 1.0])\n"
+        "if rank == 2:\n"
+        "    time.sleep(3)  # busy elsewhere\n"
+        "else:\n"
+        "    dist.all_reduce(x)",
+        before=("%px import time",),
+        filmed=True,
+    ),
     # The cell of notebook 00 that this is a picture of; test_screenshots compares them.
     "board": Scene(
         "%%px\n"
@@ -118,7 +133,7 @@ class Studio:
 
     def cell(self, name: str, scene: Scene) -> None:
         """Run a scene in a notebook of its own and show its cell."""
-        file = self.server.new_notebook(f"{name}.ipynb", "import labkit\n\nlab = labkit.start(4)")
+        file = self.server.new_notebook(f"{name}.ipynb", START)
         with window(self.browser, WIDTH, HEIGHT, sharp=True) as context:
             notebook = NotebookPage(context, self.server.address(file.name), file)
             notebook.hide_sidebar()
@@ -129,48 +144,55 @@ class Studio:
             notebook.start(at)
             if scene.shows:
                 notebook.wait_text(at, scene.shows)
-                self._keep(name, notebook.picture_of_cells(at, at))
+                self._keep(name, film.opened(notebook.picture_of_cells(at, at)))
                 notebook.interrupt()
             notebook.wait_ended(at)
             for code in scene.below:
                 last = notebook.run_new(code)
             if not scene.shows:
-                self._keep(name, notebook.picture_of_cells(at, last))
+                self._keep(name, film.opened(notebook.picture_of_cells(at, last)))
             notebook.run_new("lab.stop()")
 
-    def overview(self, name: str) -> None:
-        """Show JupyterLab with notebook 00 open where its ranks talk for the first time."""
-        file = self.server.notebook("00_start_here.ipynb")
-        size = (OVERVIEW_WIDTH, OVERVIEW_HEIGHT)
-        with window(self.browser, *size, sharp=True) as context:
-            notebook = NotebookPage(context, self.server.address(file.name), file)
-            cells = notebook.stored().cells
-            heading = next(i for i, cell in enumerate(cells) if "Let them talk" in cell.source)
-            notebook.run_all()
-            notebook.wait_ended(notebook.code_cells()[-1], NOTEBOOK_SECONDS)
-            notebook.save()
-            notebook.show(heading, chosen=heading + 1)
-            self._keep(name, notebook.picture())
+    def film(self, name: str, scene: Scene) -> None:
+        """Run a scene in each theme, in a notebook of its own; keep how it ran and how it ended."""
+        for suffix, theme in THEMES.items():
+            file = self.server.new_notebook(f"{name}{suffix}.ipynb", START)
+            with window(self.browser, WIDTH, FILM_HEIGHT, sharp=True) as context:
+                notebook = NotebookPage(context, self.server.address(file.name), file)
+                notebook.hide_sidebar()
+                notebook.choose_theme(theme)
+                notebook.run(0)
+                for code in scene.before:
+                    notebook.run_new(code)
+                shots = film.record(notebook, notebook.append(scene.code))
+                notebook.run_new("lab.stop()")
+            self._keep(name + suffix, shots[-1].picture)
+            path = self.out / f"{name}{suffix}.webp"
+            film.write(shots, path)
+            self._report(path)
 
-    def _keep(self, name: str, png: bytes) -> None:
+    def _keep(self, name: str, picture: Image.Image) -> None:
         path = self.out / f"{name}.png"
-        write_small(png, path)
+        write_small(picture, path)
+        self._report(path)
+
+    @staticmethod
+    def _report(path: Path) -> None:
         print(f"{path}  {path.stat().st_size // 1024} KiB")
 
 
-def write_small(png: bytes, path: Path) -> None:
+def write_small(picture: Image.Image, path: Path) -> None:
     """Write a picture with 256 colours: less than half the size, and nobody sees it."""
-    with Image.open(io.BytesIO(png)) as picture:
-        # The other methods take colours that are on few pixels, such as a label's, for others.
-        # Two rounds of k-means bring back the exact shade of what is large.
-        method = Image.Quantize.MAXCOVERAGE
-        few = picture.convert("RGB").quantize(256, method, kmeans=2, dither=Image.Dither.NONE)
+    # The other methods take colours that are on few pixels, such as a label's, for others.
+    # Two rounds of k-means bring back the exact shade of what is large.
+    method = Image.Quantize.MAXCOVERAGE
+    few = picture.quantize(256, method, kmeans=2, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
 def main() -> int:
     """Make the pictures that are asked for; 1 if one of them cannot be made yet."""
-    names = [OVERVIEW, *SCENES]  # the overview first: the file browser has no more than the course
+    names = list(SCENES)
     parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--out", type=Path, default=OUT, help="folder (default: %(default)s)")
@@ -187,10 +209,8 @@ def main() -> int:
         studio = Studio(server, browser, arguments.out)
         for name in filter(set(arguments.names or names).__contains__, names):
             try:
-                if name == OVERVIEW:
-                    studio.overview(name)
-                else:
-                    studio.cell(name, SCENES[name])
+                scene = SCENES[name]
+                (studio.film if scene.filmed else studio.cell)(name, scene)
             except AssertionError as error:
                 failed = 1
                 print(f"{name}: {str(error).splitlines()[0]}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import nbformat
@@ -11,7 +10,8 @@ from PIL import Image
 
 from labkit.base.rank_names import RANK_COLOURS
 from labkit.course import edition
-from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, STUB, WRONG, write_small
+from tests.browser.film import LAST_MS, READ_MS, Shot, write
+from tests.browser.screenshots import CHECK, RIGHT, SCENES, STUB, THEMES, WRONG, write_small
 from tests.support.conda_versions import ROOT
 
 NOTEBOOK_00 = ROOT / "notebooks" / "00_start_here.ipynb"
@@ -32,9 +32,7 @@ def test_few_colours_keep_those_of_small_things(tmp_path: Path) -> None:
     labels = {colour: (50 + 100 * i, 300) for i, colour in enumerate(RANK_COLOURS)}
     for colour, (y, x) in labels.items():
         pixels[y : y + 4, x : x + 4] = rgb(colour)
-    png = io.BytesIO()
-    Image.fromarray(pixels).save(png, "PNG")
-    write_small(png.getvalue(), tmp_path / "small.png")
+    write_small(Image.fromarray(pixels), tmp_path / "small.png")
     with Image.open(tmp_path / "small.png") as picture:
         small = np.asarray(picture.convert("RGB")).astype(float)
     for colour, (y, x) in labels.items():
@@ -48,8 +46,27 @@ def sources() -> list[str]:
 
 
 def test_every_stored_picture_can_be_made_again() -> None:
-    stored = (ROOT / "notebooks" / "images").glob("*.png")
-    assert {path.stem for path in stored} == {OVERVIEW, *SCENES}
+    stored = (ROOT / "notebooks" / "images").iterdir()
+    names = set()
+    for name, scene in SCENES.items():
+        if scene.filmed:
+            names |= {f"{name}{theme}.{kind}" for theme in THEMES for kind in ("png", "webp")}
+        else:
+            names.add(f"{name}.png")
+    assert {path.name for path in stored} == names
+
+
+def test_an_animation_has_the_time_of_the_run_and_stops_at_its_end(tmp_path: Path) -> None:
+    white, grey, black = (Image.new("RGB", (8, 8), colour) for colour in ("#fff", "#888", "#000"))
+    shots = [Shot(10.0, white), Shot(20.0, white), Shot(20.5, grey), Shot(21.5, grey)]
+    write([*shots, Shot(22.0, black)], tmp_path / "film.webp")
+    with Image.open(tmp_path / "film.webp") as animation:
+        seen = []
+        for number in range(animation.n_frames):
+            animation.seek(number)
+            seen.append((animation.convert("L").getpixel((0, 0)), animation.info["duration"]))
+        assert seen == [(255, READ_MS + 500), (0x88, 1500), (0, LAST_MS)]
+        assert animation.info["loop"] == 1
 
 
 def test_the_board_is_of_a_cell_of_notebook_00() -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path, PurePath
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -23,7 +24,7 @@ from sphinx.util.inventory import InventoryFile
 
 import labkit
 from labkit.base.rank_names import RANK_COLOURS
-from labkit.course import datasets
+from labkit.course import catalogue, datasets
 from labkit.course.edition import has_solution
 from tests.browser import chromium
 from tests.support.conda_versions import ROOT
@@ -35,6 +36,9 @@ REPOSITORY = "https://example.org/blob/main"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 #: Width of a phone, in CSS pixels.
 PHONE = 390
+#: A figure could be wider than its page, where the cell around it scrolls.
+WIDEST = """Math.max(document.scrollingElement.scrollWidth,
+  ...Array.from(document.images, image => image.offsetWidth))"""
 
 
 class Page(HTMLParser):
@@ -160,6 +164,40 @@ def test_the_contents_are_those_of_the_course_in_its_order(site: Path) -> None:
     assert contents
     entry = r'href="notebooks/(\d\d_\w+)\.html">\s*(.+?)\s*</a>'
     assert [(title, stem) for stem, title in re.findall(entry, contents[0])] == rows
+    following = [
+        re.findall(r'<link rel="next"[^>]*href="([^"]*)"', page_of(site, path).text)
+        for path in NOTEBOOKS[:-1]
+    ]
+    assert following == [[f"{path.stem}.html"] for path in NOTEBOOKS[1:]]
+
+
+def test_the_cards_of_the_parts_say_what_the_course_has() -> None:
+    """The numbers of notebooks and exercises are counted, the hours are those of the README."""
+    start = (ROOT / ".site/index.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    numbers = catalogue.numbers()
+    first = re.findall(r"^:link: \.\./notebooks/(\d\d)_", start, re.MULTILINE)
+    said = re.findall(r"^(\d+) hours · (\d+) exercises · from \*\*(\d\d) ", start, re.MULTILINE)
+    ends = [*(numbers.index(number) for number in first), len(numbers)]
+    counted = [
+        sum(len(catalogue.ids(number)) for number in numbers[start:end])
+        for start, end in pairwise(ends)
+    ]
+    hours = re.findall(r"^\| \*\*.*\| (\d+) \| (\d+) \|$", readme, re.MULTILINE)
+    assert [(hours, exercises, number) for hours, exercises, number in said] == [
+        (hours, str(exercises), number)
+        for (_, hours), exercises, number in zip(hours, counted, first, strict=True)
+    ]
+    assert f"{len(numbers)} notebooks" in start.replace("Twenty", "20")
+    assert f"{sum(counted)} exercises" in start
+
+
+def test_each_notebook_offers_its_learners_edition(site: Path) -> None:
+    for path in NOTEBOOKS:
+        (link,) = re.findall(r'<a class="edition[^"]*" href="([^"]*)"', page_of(site, path).text)
+        edition = nbformat.read(site / "notebooks" / link, 4)
+        assert [cell.source for cell in edition.cells if has_solution(cell.source)] == []
+        assert [cell for cell in edition.cells if cell.get("outputs")] == []
 
 
 def test_the_search_finds_a_word_of_a_notebook(site: Path) -> None:
@@ -193,13 +231,13 @@ def test_the_style_sheet_has_the_colours_of_ranks() -> None:
 
 
 @needs("chromium")
-def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+def test_no_page_or_figure_is_wider_than_a_phone(site: Path) -> None:
     wide = {}
     with chromium.chromium() as browser, chromium.window(browser, PHONE, 844) as window:
         tab = window.new_page()
         for name, _ in pages(site):
             tab.goto((site / name).as_uri(), wait_until="domcontentloaded")
-            width = tab.evaluate("document.scrollingElement.scrollWidth")
+            width = tab.evaluate(WIDEST)
             if width > PHONE:
                 wide[name] = width
     assert wide == {}

@@ -2,10 +2,15 @@
 
 import re
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
+from labkit.base.rank_names import RANK_COLOURS
 from labkit.notebook import shell, show
 from labkit.wire.state import Outcome
+
+from ..base.test_rank_colours import contrast
 
 
 def plain(text):
@@ -143,3 +148,15 @@ def test_pictures_that_are_no_longer_the_same_stand_below_one_another(page, caps
 def test_outside_a_notebook_a_display_with_a_name_is_text(capsys):
     show.show([named(0, text("x"))])
     assert plain(capsys.readouterr().out) == "rank 0: x\n"
+
+
+@pytest.mark.parametrize(
+    ("ink", "background"), [("#212121", "#FFFFFF"), ("#FFFFFF", "#111111")], ids=["light", "dark"]
+)
+def test_labels_of_ranks_can_be_read_in_both_themes(ink, background):
+    """With JupyterLab's ink for text; WCAG AA asks for 4.5."""
+    for rank, colour in enumerate(RANK_COLOURS):
+        (share,) = re.findall(rf"in srgb, {colour} (\d+)%, currentcolor", show.html_label([rank]))
+        part = int(share) / 100
+        mixed = part * np.array(to_rgb(colour)) + (1 - part) * np.array(to_rgb(ink))
+        assert contrast(mixed, background) >= 4.5, colour
