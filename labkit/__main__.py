@@ -1,6 +1,6 @@
 """The command line, also as ``python -m labkit``.
 
-It has the commands lab, run, test, grade, class, nbgrader, doctor and new.
+It has the commands lab, run, test, grade, class, nbgrader, mcp, doctor and new.
 Every command imports what it needs when it runs: ``labkit --help`` answers at once.
 """
 
@@ -285,6 +285,16 @@ def grade(
             typer.echo(line)
     if any(not mark.passed for each in grades for mark in each.marks.values()):
         raise typer.Exit(1)
+
+
+@app.command()
+def mcp() -> None:
+    """Serve a private lab to an agent, which speaks MCP through stdin and stdout."""
+    _check_versions()
+    from .tools import mcp_server
+
+    with _one_sentence():
+        mcp_server.serve()
 
 
 @app.command()

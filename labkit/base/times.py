@@ -444,3 +444,15 @@ GRADED_INTERRUPTED = Bound(15.0)
 GRADED_ENDED = Bound(10.0)
 #: A process that compares answers has done so; each trial has ended before.
 JUDGED = 120.0
+
+# -- labkit mcp ---------------------------------------------------------------------------------
+
+#: The kernel of an agent answers after it has started: ipykernel is imported.
+AGENT_KERNEL = 60.0
+#: A tool waits for a cell, unless the agent says otherwise, and at most. Clients give a tool up
+#: after a minute, many of them.
+AGENT_WAIT, AGENT_WAIT_MOST = 30.0, 600.0
+#: The kernel says what each rank does; it waits longer for a rank that does not answer.
+AGENT_STATUS = 20.0
+#: A cell ends that was interrupted, with the ranks that it has kept busy.
+AGENT_INTERRUPTED = Bound(15.0)

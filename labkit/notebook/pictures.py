@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from urllib.parse import quote
 
 from ..base import times
 from ..base.clock import SYSTEM, Clock
-from ..runtime.output import Pictures, picture_of
+from ..runtime.output import Pictures
 from ..wire.state import Bundle
-from . import show
+from . import rich_html, show
 
 #: Characters that pictures may take per second: JupyterLab's server drops output that comes at more
 #: than 1 MB/s. A larger picture comes less often.
 RATE = 400_000
 #: Characters of one picture; what is larger is shown when the cell has ended.
 LARGEST = 2_000_000
-#: How a PNG begins, before its width and height.
-_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 
 class Gallery:
@@ -112,44 +106,8 @@ def note(text: str) -> str:
 
 
 def _image(bundle: Bundle) -> str:
-    """Return a picture as HTML. Its size is in it, so that nothing moves while it is decoded."""
-    source = _source(bundle)
-    if len(source) > LARGEST:
-        megabytes = len(source) / 1e6
-        return f"<i>a picture of {megabytes:.0f} MB, shown when the cell has ended</i>"
-    kind = picture_of(bundle)
-    given = (bundle.get("metadata") or {}).get(kind) or {}
-    width, height = given.get("width"), given.get("height")
-    natural = _size(source)
-    if natural and not width:
-        width, height = natural
-    size = f' width="{int(width)}"' if width else ""
-    if natural:
-        size += f' style="max-width: 100%; height: auto; aspect-ratio: {natural[0]} / {natural[1]}"'
-    else:
-        size += f' height="{int(height)}"' if height else ""
-        size += ' style="max-width: 100%"'
-    alt = escape(str(given.get("alt", "")), quote=True)
-    return f'<img alt="{alt}" decoding="sync" src="{source}"{size}>'
-
-
-def _source(bundle: Bundle) -> str:
-    """Return the address of a picture that holds all of it; an SVG in it runs no script."""
-    kind = picture_of(bundle)
-    content = str(bundle["data"][kind])
-    if kind == "image/svg+xml":
-        return f"data:{kind},{quote(content)}"
-    return f"data:{kind};base64,{''.join(content.split())}"
-
-
-def _size(source: str) -> tuple[int, int] | None:
-    """Return width and height of a PNG in pixels, None of any other picture."""
-    _, _, encoded = source.partition("data:image/png;base64,")
-    try:
-        head = base64.b64decode(encoded[:32])
-    except (ValueError, binascii.Error):
-        return None
-    if not head.startswith(_PNG):
-        return None
-    width, height = struct.unpack(">II", head[len(_PNG) : len(_PNG) + 8])
-    return width, height
+    """Return a picture as HTML, or a note in place of one that is too large to be sent often."""
+    characters = len(rich_html.source(bundle))
+    if characters > LARGEST:
+        return f"<i>a picture of {characters / 1e6:.0f} MB, shown when the cell has ended</i>"
+    return rich_html.image(bundle)

@@ -18,7 +18,7 @@ from typing import Any
 from ..base.rank_names import block, bold_label, fold, label, rank_colour
 from ..runtime.error_texts import fold_warnings
 from ..wire.state import Bundle, CellTime, Outcome
-from . import shell
+from . import rich_html, shell
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
 #: One with at most ``SPARED`` more is shown as it is: what is not worth a click.
@@ -132,13 +132,19 @@ def html_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
 
 
 def _show_bundles(bundles: Mapping[int, Bundle], names: Mapping[int, str]) -> None:
-    """Show one mime bundle a rank; plain text goes with its label, the rest below it.
+    """Show one mime bundle a rank; plain text goes with its label, the rest below it, and side by
+    side what differs.
 
     Those that have a name (``display_id``) are displays of the notebook too: a later cell may
     update them.
     """
     texts: dict[int, str] = {}
-    for ranks, bundle in fold(bundles, lambda bundle: json.dumps(bundle, sort_keys=True)):
+    groups = fold(bundles, lambda bundle: json.dumps(bundle, sort_keys=True))
+    if shell.of_notebook() is not None and fit_side_by_side([bundle for _, bundle in groups]):
+        kept = share(bundles, names, html_label, labelled=False)
+        publish(*kept.data(), name=kept.name if names else "")
+        return
+    for ranks, bundle in groups:
         named = {rank: names[rank] for rank in ranks if rank in names}
         if named and shell.of_notebook() is not None:
             _show_texts(texts, sys.stdout)
@@ -158,6 +164,12 @@ def _show_bundles(bundles: Mapping[int, Bundle], names: Mapping[int, str]) -> No
         sys.stdout.flush()
         publish(bundle["data"], bundle.get("metadata"))
     _show_texts(texts, sys.stdout)
+
+
+def fit_side_by_side(bundles: Sequence[Bundle]) -> bool:
+    """Return whether different bundles become one output: two or more are rich, all are static."""
+    rich = [bundle for bundle in bundles if not is_text(bundle)]
+    return len(rich) > 1 and all(map(rich_html.fits, rich))
 
 
 def publish(
@@ -196,19 +208,19 @@ class Shared:
 
     bundles: dict[int, Bundle]  #: by rank
     label: Callable[[Sequence[int]], str]  #: names ranks in HTML
+    labelled: bool = True  #: a line above it names the ranks, while their displays are the same
     name: str = field(default_factory=lambda: uuid.uuid4().hex)  #: its own ``display_id``
 
     def data(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the mime bundle that shows all of them, and its metadata."""
         groups = fold(self.bundles, lambda bundle: json.dumps(bundle, sort_keys=True))
-        if len(groups) == 1 and not is_text(groups[0][1]):  # labelled by a line above it
+        if self.labelled and len(groups) == 1 and not is_text(groups[0][1]):
             return groups[0][1]["data"], groups[0][1]["metadata"]
         plain = "".join(block(ranks, text_of(bundle)) for ranks, bundle in groups).rstrip("\n")
         made = {"text/plain": plain}
         if not all(is_text(bundle) for _, bundle in groups):
-            made["text/html"] = "".join(
-                f"<div>{self.label(ranks)}:</div><div>{_html(bundle['data'])}</div>"
-                for ranks, bundle in groups
+            made["text/html"] = rich_html.columns(
+                [f"<div>{self.label(ranks)}:</div>{rich_html.html(b)}" for ranks, b in groups]
             )
         return made, {}
 
@@ -217,9 +229,11 @@ class Shared:
 _shared: dict[tuple[int, str], Shared] = {}
 
 
-def share(bundles: Mapping[int, Bundle], names: Mapping[int, str], label: Any) -> Shared:
-    """Keep the display of some ranks, of which each has its own name for it."""
-    made = Shared(dict(bundles), label)
+def share(
+    bundles: Mapping[int, Bundle], names: Mapping[int, str], label: Any, *, labelled: bool = True
+) -> Shared:
+    """Keep the display of some ranks, of which each has its own name for it, if any."""
+    made = Shared(dict(bundles), label, labelled)
     for rank in bundles:
         if rank in names:
             _shared.pop((rank, names[rank]), None)
@@ -252,12 +266,3 @@ def text_of(bundle: Bundle) -> str:
     """Return the text of a bundle, or what kind it is."""
     data = bundle["data"]
     return str(data.get("text/plain", f"<{next(iter(data), 'nothing')}>"))
-
-
-def _html(data: Mapping[str, Any]) -> str:
-    """Return the richest form of some data that can stand in HTML."""
-    for kind in ("image/png", "image/jpeg"):
-        if kind in data:
-            return f'<img src="data:{kind};base64,{str(data[kind]).strip()}">'
-    rich = data.get("text/html") or data.get("image/svg+xml")
-    return str(rich) if rich else f"<pre>{escape(str(data.get('text/plain', '')))}</pre>"

@@ -62,7 +62,7 @@ def install(shell: Any, explain: Callable[[BaseException], None]) -> None:
     ipython_internals.format_errors(shell, format_exception)
     warnings.formatwarning = format_warning
     # tqdm.auto takes a rank for a notebook's kernel and wants widgets; here its bars are text.
-    sys.modules["tqdm.notebook"] = tqdm.std
+    sys.modules["tqdm.notebook"] = tqdm.notebook = tqdm.std
 
 
 def find_name(code: str) -> str | None:

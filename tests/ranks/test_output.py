@@ -28,7 +28,8 @@ def test_every_tqdm_on_a_rank_leaves_one_line_of_text(lab4, how, capsys):
         import importlib
         import time
 
-        tqdm = importlib.import_module(how).tqdm
+        importlib.import_module(how)
+        tqdm = eval(f"{how}.tqdm", {"tqdm": importlib.import_module("tqdm")})  # as in a cell
         for _ in tqdm(range(3), desc="epoch", mininterval=0):
             for _ in tqdm(range(4), leave=False, mininterval=0):
                 time.sleep(0.01)

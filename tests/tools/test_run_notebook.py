@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sysconfig
@@ -13,7 +14,6 @@ import nbformat
 import psutil
 import pytest
 from nbformat import NotebookNode
-from rich.text import Text
 
 import labkit
 from labkit.tools import run_notebook, run_progress
@@ -172,33 +172,27 @@ for step in range(2):
     plt.show()"""
 
 
-def labelled(cell: NotebookNode, kind: str) -> list[tuple[str, str]]:
-    """Return the last line above each display of a kind, without colours, and the display."""
-    pairs, line = [], ""
-    for output in cell.outputs:
-        if output.output_type == "stream":
-            line = Text.from_ansi(output.text.rstrip("\n").split("\n")[-1]).plain
-        elif kind in output.data:
-            pairs.append((line, output.data[kind]))
-    return pairs
+#: One rank's column of an output: its label, and what stands below it.
+COLUMN = re.compile(r"<b [^>]*>(rank \d)</b>:</div>(.*?)</div>")
 
 
 @pytest.mark.slow
-def test_each_display_stands_below_the_label_of_its_rank(tmp_path: Path) -> None:
+def test_each_display_stands_below_the_label_of_its_rank_beside_the_others(tmp_path: Path) -> None:
     update = "%%px\nhandle.update(HTML(f'<b>updated {rank}</b>'))"
     nb = notebook("import labkit; lab = labkit.start(3)", RICH, FIGURES, update, "lab.stop()")
     failure, _ = execute(nb, tmp_path)
     assert failure is None
     _, rich, figures, *_ = nb.cells
-    assert labelled(rich, "text/html") == [
-        (f"rank {rank}:", f"<b>{what} {rank}</b>")
+    shown = [output.data["text/html"] for output in rich.outputs if "data" in output]
+    assert [COLUMN.findall(html) for html in shown] == [
+        [(f"rank {rank}", f"<b>{what} {rank}</b>") for rank in range(3)]
         for what in ("first of", "updated")
-        for rank in range(3)
     ]
-    drawn = labelled(figures, "image/png")
-    assert [label for label, _ in drawn] == [f"rank {rank}:" for rank in range(3)] * 2
+    drawn = [output.data["text/html"] for output in figures.outputs if "data" in output]
+    columns = [column for html in drawn for column in COLUMN.findall(html)]
+    assert [label for label, _ in columns] == [f"rank {rank}" for rank in range(3)] * 2
     # A straight line from 0: each figure looks the same, but for the numbers on its axis.
-    assert drawn[1][1] == drawn[3][1] != drawn[0][1]
+    assert columns[1][1] == columns[3][1] != columns[0][1]
     assert texts(nb)[1].startswith("\x1b[1;38;2;41;99;175mrank 0\x1b[0m:\n  before 0\n")
 
 

@@ -53,7 +53,7 @@ def test_version() -> None:
 def test_help_names_every_command() -> None:
     result = labkit_command("--help")
     assert result.exit_code == 0
-    for name in ("lab", "run", "test", "doctor", "new"):
+    for name in ("lab", "run", "test", "mcp", "doctor", "new"):
         assert f" {name} " in result.output
 
 

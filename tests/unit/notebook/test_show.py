@@ -131,10 +131,50 @@ def test_a_later_cell_updates_a_display_of_an_earlier_one(page):
     assert plain(data["text/plain"]) == "ranks 0, 2: 50 %\nrank 1: 100 %"
 
 
-def test_pictures_that_are_no_longer_the_same_stand_below_one_another(page, capsys):
-    def image(content):
-        return {"data": {"image/png": content, "text/plain": "<Figure>"}, "metadata": {}}
+def image(content):
+    return {"data": {"image/png": content, "text/plain": "<Figure>"}, "metadata": {}}
 
+
+def rich(content, kind="text/html"):
+    return {"data": {kind: content, "text/plain": "<thing>"}, "metadata": {}}
+
+
+def test_different_rich_outputs_stand_side_by_side_in_one(page, capsys):
+    table = rich("<table>1</table>")
+    displays = [table, image("AAAA"), table, text("a < b")]
+    show.show([Outcome(rank, displays=[shown]) for rank, shown in enumerate(displays)])
+    assert capsys.readouterr().out == ""
+    (data,) = page.values()
+    assert data["text/html"].startswith('<div style="display: flex; flex-wrap: wrap')
+    columns = re.findall(r"<b[^>]*>(ranks? [^<]*)</b>:</div>(.*?)</div>", data["text/html"])
+    assert [label for label, _ in columns] == ["ranks 0, 2", "rank 1", "rank 3"]
+    assert columns[0][1] == "<table>1</table>"
+    assert 'src="data:image/png;base64,AAAA"' in columns[1][1]
+    assert columns[2][1] == "<pre>a &lt; b</pre>"
+    assert plain(data["text/plain"]) == ("ranks 0, 2: <thing>\nrank 1: <Figure>\nrank 3: a < b")
+
+
+def test_what_html_cannot_hold_stands_below_its_label_as_it_is(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(shell, "of_notebook", lambda: object())
+    monkeypatch.setattr(show, "publish", lambda data, *_, **__: shown.append(data))
+    widgets = [
+        rich({"model_id": rank}, "application/vnd.jupyter.widget-view+json") for rank in "ab"
+    ]
+    show.show([Outcome(rank, displays=[widget]) for rank, widget in enumerate(widgets)])
+    assert shown == [widget["data"] for widget in widgets]
+    assert plain(capsys.readouterr().out) == "rank 0:\nrank 1:\n"
+
+
+def test_displays_side_by_side_are_updated_in_their_place(page, capsys):
+    show.show([named(rank, rich(f"<b>{rank}</b>")) for rank in range(2)])
+    show.show([Outcome(rank, updates={f"h{rank}": rich("<b>9</b>")}) for rank in range(2)])
+    assert capsys.readouterr().out == ""  # so the label is in it
+    (data,) = page.values()
+    assert "ranks 0–1</b>:</div><b>9</b></div>" in data["text/html"]
+
+
+def test_pictures_that_are_no_longer_the_same_stand_side_by_side(page, capsys):
     show.show([named(rank, image("AAAA")) for rank in range(2)])
     assert plain(capsys.readouterr().out) == "ranks 0–1:\n"
     show.show([Outcome(r, updates={f"h{r}": image("BBBB")}) for r in range(2)])
