@@ -35,6 +35,8 @@ MODULES = {
     "pillow": "PIL",
     "pyzmq": "zmq",
 }
+#: Missing packages that a sentence lists.
+FEW = 3
 #: The extras that the command line and the library ask for themselves.
 Extra = Literal["", "figures", "course"]
 Kind = Literal["missing", "old", "new"]
@@ -101,8 +103,8 @@ def check(requirements: Sequence[str] | None = None) -> None:
 
 
 @cache
-def need(extra: Extra, what: str) -> None:
-    """Refuse what needs an extra of which a package is not installed.
+def need(extra: Extra, what: str, *packages: str) -> None:
+    """Refuse what needs packages of an extra that are not installed.
 
     That something is missing is not remembered: after ``%pip install`` the next call works.
 
@@ -112,18 +114,22 @@ def need(extra: Extra, what: str) -> None:
         The extra, as in ``pip install "torch-labkit[figures]"``.
     what
         What needs it, in the singular: "lab.watch".
+    packages
+        What of the extra it needs; all if there are none.
 
     Raises
     ------
     LabError
         If a package is missing: which ones, and the command that installs the extra.
     """
-    names = [Requirement(one).name for one in required(extra)]
+    names = packages or [Requirement(one).name for one in required(extra)]
     lacking = [name for name in names if find_spec(MODULES.get(name, name)) is None]
-    if lacking:
-        are = "is" if len(lacking) == 1 else "are"
-        mend = _command([f"{DISTRIBUTION}[{extra}]"], restart=False)
-        raise LabError(f"{what} needs {', '.join(lacking)}, which {are} not installed. {mend}")
+    if not lacking:
+        return
+    few = lacking if len(lacking) <= FEW else [*lacking[:FEW], f"{len(lacking) - FEW} more"]
+    are = "is" if len(lacking) == 1 else "are"
+    mend = _command([f"{DISTRIBUTION}[{extra}]"], restart=False)
+    raise LabError(f"{what} needs {', '.join(few)}, which {are} not installed. {mend}")
 
 
 def sentence(found: Sequence[Misfit]) -> str:

@@ -76,7 +76,7 @@ def mnist(
     >>> image.shape, label
     (torch.Size([1, 28, 28]), 8)
     """
-    versions.need("course", "labkit.datasets.mnist")
+    versions.need("course", "labkit.datasets.mnist", "torchvision")
     folder, _ = _locate(train, size, root)
     from torchvision.datasets import MNIST
 

@@ -48,7 +48,7 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
     Returns why it is not there, or None. Raises OSError if the folder cannot take it, or another
     user leads elsewhere from there.
     """
-    versions.need("course", "The full MNIST")
+    versions.need("course", "Downloading MNIST", "torchvision")
     from filelock import FileLock, Timeout
 
     raw = full / "MNIST" / "raw"

@@ -150,7 +150,7 @@ def definitions(nb: Any) -> Iterator[tuple[str, str]]:
 
 def solution(exercise: str) -> str:
     """Return the cell that solves an exercise, from the course's own notebook."""
-    versions.need("course", "labkit.solution")
+    versions.need("course", "labkit.solution", "nbformat")
     import nbformat
 
     for path in notebooks(exercise.partition("-")[0]):

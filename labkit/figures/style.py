@@ -93,7 +93,7 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> Figure:
     >>> figure.get_size_inches().tolist()
     [5.0, 2.0]
     """
-    versions.need("figures", "A figure")
+    versions.need("figures", "A figure", "matplotlib")
     from matplotlib.figure import Figure
 
     return Figure(
@@ -175,7 +175,7 @@ def text_on(colour: str) -> str:
 
 def ink_of(colour: str) -> str:
     """Return a colour for text on a figure's card: the same, or darker until it can be read."""
-    versions.need("figures", "A figure")
+    versions.need("figures", "A figure", "matplotlib")
     from matplotlib.colors import to_hex, to_rgb
 
     red, green, blue = to_rgb(colour)

@@ -462,7 +462,7 @@ class Lab:
             raise UsageError(f"lab.watch draws up to {MOST_NAMES} variables, got {len(names)}.")
         chosen = self.check_ranks(ranks)
         if names:
-            versions.need("figures", "lab.watch")
+            versions.need("figures", "lab.watch", "matplotlib")
         with interrupts.shielded():
             self._watch.set(names, chosen, self._session.cluster)
 

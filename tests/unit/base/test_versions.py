@@ -190,11 +190,12 @@ def test_what_needs_an_extra_says_so_until_it_is_installed(
             versions.need("figures", "A figure")
         assert str(caught.value) == (
             "A figure needs matplotlib, pillow, which are not installed. "
-            'Run: \'/a b/python\' -m pip install "torch-labkit[figures]"'
+            "Run: '/a b/python' -m pip install \"torch-labkit[figures]\""
         )
         load(away, "IPython", "9.18.1", get_ipython=object)
         with pytest.raises(LabError, match=r'In a cell: %pip install "torch-labkit\[figures\]"$'):
             versions.need("figures", "A figure")
+        versions.need("course", "labkit run", "nbclient")
     versions.need("figures", "A figure")
 
 

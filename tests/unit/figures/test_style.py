@@ -49,11 +49,10 @@ DRAW_NOTHING = {"AlphaBeta", "fit_alpha_beta", "idle", "rank_colour", "processes
 def test_without_matplotlib_every_figure_says_what_it_needs(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     versions.need.cache_clear()
-    space = {"labkit": labkit}
     examples = doctest.DocTestParser().get_examples(getattr(figures, name).__doc__)
+    source = "".join(example.source for example in examples)
     with pytest.raises(labkit.LabError, match=r"^A figure needs matplotlib, which is not inst"):
-        for example in examples:
-            exec(example.source, space)
+        exec(source, {"labkit": labkit})
 
 
 def test_importing_figures_leaves_matplotlib_alone():
