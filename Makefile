@@ -99,7 +99,7 @@ lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labk
 
 lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and environment.yml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --no-emit-index-url --group dev --group site --custom-compile-command "make lock" \
+	  --no-emit-index-url --extra course --group dev --group site --custom-compile-command "make lock" \
 	  --output-file $(LOCK) pyproject.toml
 	$(BIN)/python -m tests.support.conda_versions --write
 

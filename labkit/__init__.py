@@ -191,13 +191,15 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> _Any:
-    """Import the rest on first use: ``import labkit`` itself loads neither torch nor zmq."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, inside = _LAZY[name]
-    found = _importlib.import_module(module, __name__)
-    return getattr(found, inside) if inside else found
+if not _TYPE_CHECKING:  # else a type checker would take any name for one of labkit's
+
+    def __getattr__(name: str) -> _Any:
+        """Import the rest on first use: ``import labkit`` itself loads neither torch nor zmq."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, inside = _LAZY[name]
+        found = _importlib.import_module(module, __name__)
+        return getattr(found, inside) if inside else found
 
 
 def __dir__() -> list[str]:

@@ -53,12 +53,14 @@ def _interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_versions() -> None:
-    """End with one sentence if a package is too old for labkit, before anything imports it."""
+def _check_packages(command: str, *packages: str) -> None:
+    """End with one sentence if a package is too old, or one that the command needs is missing (of
+    all that the course has, if none is named), before anything imports it."""
     from .base import versions
 
     with _one_sentence():
-        versions.check()
+        versions.need("course", f"labkit {command}", *packages)
+        versions.check([*versions.required(), *versions.required("course")])
 
 
 class _PassesOn(TyperCommand):
@@ -103,7 +105,7 @@ def lab(
 
     What stands after -- goes to JupyterLab as it is.
     """
-    _check_versions()
+    _check_packages("lab")
     from .course import delivery
     from .launch import zygote_client
     from .tools import environment, jupyterlab
@@ -141,7 +143,7 @@ def run(
     ),
 ) -> None:
     """Run a notebook here in the terminal and write an executed copy of it."""
-    _check_versions()
+    _check_packages("run", "nbclient", "nbformat")
     from .launch import zygote_client
     from .tools import environment, run_notebook, run_progress
 
@@ -182,7 +184,7 @@ def validate_notebooks(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that one cell may take.")] = 180,
 ) -> None:
     """Run notebooks and compare their output with the stored one; exit as pytest does."""
-    _check_versions()
+    _check_packages("test", "nbval", "pytest")
     from .tools import environment, validate
 
     with _one_sentence():
@@ -216,6 +218,7 @@ def nbgrader(
     output: Annotated[Path, typer.Option(help="Where to write the copy: a file or a folder.")],
 ) -> None:
     """Write a copy of a solved notebook from which nbgrader makes an assignment."""
+    _check_packages("nbgrader", "nbformat")
     from .teaching import nbgrader_export
 
     with _one_sentence():
@@ -251,7 +254,7 @@ def grade(
 
     Exits with 0 if all are, with 1 if one is open.
     """
-    _check_versions()
+    _check_packages("grade")
     from .base.errors import UsageError
     from .base.files import write_whole
     from .teaching import grade, grade_report, homes, sandbox
@@ -290,7 +293,7 @@ def grade(
 @app.command()
 def mcp() -> None:
     """Serve a private lab to an agent, which speaks MCP through stdin and stdout."""
-    _check_versions()
+    _check_packages("mcp")
     from .tools import mcp_server
 
     with _one_sentence():
@@ -304,6 +307,7 @@ def doctor() -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from .base import versions
     from .tools.doctor.examine import examine
 
     console = Console(highlight=False)
@@ -321,7 +325,12 @@ def doctor() -> None:
             f"{problems} problem(s): the course will not run properly before that is solved."
         )
         raise typer.Exit(1)
-    console.print("This machine can run the course.")
+    try:
+        versions.need("course", "the course")
+    except LabError as error:
+        typer.echo(f"This machine can run labkit; {error}")
+    else:
+        console.print("This machine can run the course.")
 
 
 @app.command()
@@ -329,6 +338,7 @@ def new(
     course_dir: Annotated[Path, typer.Argument(help="A folder for your copy of the course.")],
 ) -> None:
     """Make a copy of the course, or bring one up to date; your changes stay."""
+    _check_packages("new")
     from .course import delivery
 
     with _one_sentence():

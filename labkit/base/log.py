@@ -39,7 +39,7 @@ VARIABLE = "LABKIT_LOG"
 LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 FORMAT = "%(asctime)s.%(msecs)03d %(process)d %(name)s: %(message)s"
 #: Whose versions a bug report needs.
-PACKAGES = ("labkit", "torch", "ipyparallel", "ipykernel", "pyzmq")
+PACKAGES = ("torch-labkit", "torch", "ipyparallel", "ipykernel", "pyzmq")
 
 _handler: logging.Handler | None = None  #: ours, for what the variable said last
 _asked = ""  #: what it said

@@ -2,6 +2,7 @@
 
 A package that is too old fails late and in words of its own (``'Process' object has no attribute
 'net_connections'``). :func:`check` says it before anything starts, with the command that mends it.
+:func:`need` says which extra is not installed: what draws needs ``torch-labkit[figures]``, say.
 """
 
 from __future__ import annotations
@@ -12,18 +13,32 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from .errors import StartError
+from .errors import LabError, StartError
 
+#: What pip installs: PyPI's ``labkit`` is someone else's.
+DISTRIBUTION = "torch-labkit"
 #: Makes a warning of it, for somebody who wants to try all the same.
 VARIABLE = "LABKIT_ANY_VERSIONS"
 #: Modules whose names are not their packages'.
-MODULES = {"ipython": "IPython", "jupyter-client": "jupyter_client", "pyzmq": "zmq"}
+MODULES = {
+    "ipython": "IPython",
+    "jupyter-client": "jupyter_client",
+    "nvidia-ml-py": "pynvml",
+    "pillow": "PIL",
+    "pyzmq": "zmq",
+}
+#: Missing packages that a sentence lists.
+FEW = 3
+#: The extras that the command line and the library ask for themselves.
+Extra = Literal["", "figures", "course", "mcp"]
 Kind = Literal["missing", "old", "new"]
 
 _said: set[str] = set()  #: warnings that this process has printed
@@ -39,13 +54,19 @@ class Misfit:
     kind: Kind
 
 
-def required() -> list[str]:
-    """Return what the installed labkit requires; nothing where it has no metadata (a folder on
-    ``PYTHONPATH``)."""
+def required(extra: Extra = "") -> list[str]:
+    """Return what the installed labkit requires, or what one of its extras adds; nothing where it
+    has no metadata (a folder on ``PYTHONPATH``)."""
     try:
-        return metadata.requires("labkit") or []
+        listed = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         return []
+    found: list[str] = []
+    for one in map(Requirement, listed):
+        of_extra = "extra" in str(one.marker)
+        if of_extra == bool(extra) and (not one.marker or one.marker.evaluate({"extra": extra})):
+            found.append(f"{one.name}{one.specifier}")
+    return found
 
 
 def misfits(requirements: Sequence[str] | None = None) -> list[Misfit]:
@@ -81,19 +102,53 @@ def check(requirements: Sequence[str] | None = None) -> None:
             print(f"labkit: {warning}")
 
 
+@cache
+def need(extra: Extra, what: str, *packages: str) -> None:
+    """Refuse what needs packages of an extra that are not installed.
+
+    That something is missing is not remembered: after ``%pip install`` the next call works.
+
+    Parameters
+    ----------
+    extra
+        The extra, as in ``pip install "torch-labkit[figures]"``.
+    what
+        What needs it, in the singular: "lab.watch".
+    packages
+        What of the extra it needs; all if there are none.
+
+    Raises
+    ------
+    LabError
+        If a package is missing: which ones, and the command that installs the extra.
+    """
+    names = packages or [Requirement(one).name for one in required(extra)]
+    lacking = [name for name in names if find_spec(MODULES.get(name, name)) is None]
+    if not lacking:
+        return
+    few = lacking if len(lacking) <= FEW else [*lacking[:FEW], f"{len(lacking) - FEW} more"]
+    are = "is" if len(lacking) == 1 else "are"
+    mend = _command([f"{DISTRIBUTION}[{extra}]"], restart=False)
+    raise LabError(f"{what} needs {', '.join(few)}, which {are} not installed. {mend}")
+
+
 def sentence(found: Sequence[Misfit]) -> str:
     """Return what does not fit, all of it too new or nothing, and how to mend it."""
     here = ", ".join(f"{one.name} is {one.version or 'missing'}" for one in found)
     needed = ", ".join(one.needed for one in found)
-    mend = " ".join(["pip install", *(f'"{one.needed}"' for one in found)])
-    ipython = sys.modules.get("IPython")
-    if ipython is not None and ipython.get_ipython() is not None:
-        mend = f"In a cell: %{mend}, and then restart the kernel."
-    else:
-        mend = f"Run: {shlex.quote(sys.executable)} -m {mend}"
+    mend = _command([one.needed for one in found], restart=True)
     if found[0].kind == "new":
         return f"{here}, newer than labkit was tested with ({needed}). If something fails: {mend}"
     return f"{here}, but labkit needs {needed}. {mend}"
+
+
+def _command(packages: Sequence[str], *, restart: bool) -> str:
+    """Return how to install packages from here: in a notebook, or in a terminal."""
+    command = " ".join(["pip install", *(f'"{package}"' for package in packages)])
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        return f"Run: {shlex.quote(sys.executable)} -m {command}"
+    return f"In a cell: %{command}" + (", and then restart the kernel." if restart else "")
 
 
 def _judge(requirement: Requirement, version: str) -> Kind | None:

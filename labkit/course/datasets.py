@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base import versions
 from ..base.errors import DataError, UsageError
 from . import download
 
@@ -75,6 +76,7 @@ def mnist(
     >>> image.shape, label
     (torch.Size([1, 28, 28]), 8)
     """
+    versions.need("course", "labkit.datasets.mnist", "torchvision")
     folder, _ = _locate(train, size, root)
     from torchvision.datasets import MNIST
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base import times, trust
+from ..base import times, trust, versions
 from ..base.files import write_whole
 
 #: Compressed size of the full set, bytes.
@@ -48,6 +48,7 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
     Returns why it is not there, or None. Raises OSError if the folder cannot take it, or another
     user leads elsewhere from there.
     """
+    versions.need("course", "Downloading MNIST", "torchvision")
     from filelock import FileLock, Timeout
 
     raw = full / "MNIST" / "raw"

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..base import versions
 from ..base.errors import DataError, UsageError
 from .material import file, notebooks
 
@@ -149,6 +150,7 @@ def definitions(nb: Any) -> Iterator[tuple[str, str]]:
 
 def solution(exercise: str) -> str:
     """Return the cell that solves an exercise, from the course's own notebook."""
+    versions.need("course", "labkit.solution", "nbformat")
     import nbformat
 
     for path in notebooks(exercise.partition("-")[0]):

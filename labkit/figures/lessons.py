@@ -187,13 +187,13 @@ def written_by(weight: Any, *, title: str = "", how_to_read: str = "") -> Pictur
     >>> print(picture.text.splitlines()[0])
     One weight of 2 × 2 numbers, coloured by the rank that wrote them.
     """
-    from matplotlib.colors import ListedColormap
-
     ranks = np.asarray(weight, dtype=int)
     if ranks.ndim != 2:
         raise UsageError(f"a weight has rows and columns; this one has the shape {ranks.shape}")
     most = int(ranks.max(initial=0)) + 1
     figure, axes = chart(5, 3)
+    from matplotlib.colors import ListedColormap
+
     colours = ListedColormap([rank_colour(rank) for rank in range(most)])
     axes.imshow(ranks, cmap=colours, vmin=0, vmax=most, interpolation="nearest")
     for rank in sorted(set(ranks.ravel().tolist())):
@@ -220,10 +220,10 @@ def resumed_without(gaps: Mapping[str, Sequence[float]], *, title: str = "") -> 
     >>> print(picture.text.splitlines()[0])
     Distance of resumed runs from the uninterrupted run, by step, without rng, without epoch.
     """
-    from matplotlib.ticker import MaxNLocator
-
     check_count(gaps, "parts", len(GAPS))
     figure, axes = chart(7.5, 3.4)
+    from matplotlib.ticker import MaxNLocator
+
     for (part, gap), (colour, line) in zip(gaps.items(), GAPS.items(), strict=False):
         steps = range(1, len(gap) + 1)
         axes.plot(steps, gap, linestyle=line, color=colour, linewidth=1.6, label=part)
@@ -304,9 +304,9 @@ def lost_time(
     >>> print(picture.text.splitlines()[0])
     Share of time lost against the interval between saves, 60 s to 6000 s, of 1,024 GPUs.
     """
+    figure, axes = chart(6.4, 3.4, x=10, y=10)
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, axes = chart(6.4, 3.4, x=10, y=10)
     for name, shares, colour, marker in series(predicted, "lines"):
         x, y = measured(intervals, shares, "intervals", name)
         axes.plot(x, y, color=colour, linewidth=1.4, label=name)

@@ -78,14 +78,14 @@ def bandwidth(
     >>> print(picture.text.partition(".")[0])
     all_reduce on 4 ranks: two panels against the size of the message, 1 KiB to 16 MiB
     """
-    from matplotlib.lines import Line2D
-
     if world_size < 2:
         raise UsageError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
     curves = _curves(sizes, seconds, "sizes", "seconds")
     factor = 2 * (world_size - 1) / world_size
     title = title or f"all_reduce on {world_size} ranks"
     figure, (time, bus) = chart(8.0, 3.6 + 0.2 * len(curves), x=2, panels=2)
+    from matplotlib.lines import Line2D
+
     time.set_yscale("log")
     handles, labels, limits = [], [], []
     for name, (n, t), colour, marker in series(curves):

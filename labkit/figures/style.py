@@ -3,13 +3,16 @@
 A figure is a white card that stands on JupyterLab's light and dark pages alike. Build it from
 :func:`new_figure`, pass each of its axes through :func:`style_axes`, and wrap it in a
 :class:`~labkit.figures.picture.Picture`. Nothing here touches pyplot or matplotlib's global
-settings, and matplotlib is imported only when something is drawn: labkit starts without it.
+settings, and matplotlib is imported only when something is drawn: labkit starts without it, and
+without the extra [figures] a figure says what it needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from ..base import versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +93,7 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> Figure:
     >>> figure.get_size_inches().tolist()
     [5.0, 2.0]
     """
+    versions.need("figures", "A figure", "matplotlib")
     from matplotlib.figure import Figure
 
     return Figure(
@@ -171,6 +175,7 @@ def text_on(colour: str) -> str:
 
 def ink_of(colour: str) -> str:
     """Return a colour for text on a figure's card: the same, or darker until it can be read."""
+    versions.need("figures", "A figure", "matplotlib")
     from matplotlib.colors import to_hex, to_rgb
 
     red, green, blue = to_rgb(colour)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..base import interrupts
+from ..base import interrupts, versions
 from ..base.errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request
@@ -461,6 +461,8 @@ class Lab:
         if len(set(names)) > MOST_NAMES:
             raise UsageError(f"lab.watch draws up to {MOST_NAMES} variables, got {len(names)}.")
         chosen = self.check_ranks(ranks)
+        if names:
+            versions.need("figures", "lab.watch", "matplotlib")
         with interrupts.shielded():
             self._watch.set(names, chosen, self._session.cluster)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..base import times
+from ..base import times, versions
 from ..base.errors import LabError, UsageError
 from ..launch import zygote_client
 from ..notebook.lab import parse_ranks
@@ -104,14 +103,10 @@ def serve() -> None:
 
     Raises
     ------
-    UsageError
+    LabError
         If the SDK is not installed.
     """
-    if find_spec("mcp") is None:
-        raise UsageError(
-            "labkit mcp needs the MCP SDK, which is not installed here: labkit's extra mcp, or "
-            "pip install 'mcp>=2,<3'."
-        )
+    versions.need("mcp", "labkit mcp", "mcp")
     with zygote_client.running(kernel_environment()):
         asyncio.run(_serve())
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from .claim import Claim
 
 #: What the figures depend on.
-PACKAGES = ("labkit", "torch", "ipyparallel", "ipykernel", "IPython", "pyzmq", "numpy")
+PACKAGES = ("torch-labkit", "torch", "ipyparallel", "ipykernel", "IPython", "pyzmq", "numpy")
 COLOURS = {"ok": "green", "over": "red", "failed": "red"}
 
 

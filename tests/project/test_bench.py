@@ -69,7 +69,7 @@ def test_a_claim_that_holds_is_a_row_and_every_measurement_is_kept(tmp_path):
     assert document["command"] == "the command"
     assert document["machine"]["cores"] >= 1
     assert document["date"].startswith("20")
-    assert {"python", "torch", "ipyparallel", "labkit"} <= set(document["versions"])
+    assert {"python", "torch", "ipyparallel", "torch-labkit"} <= set(document["versions"])
 
 
 def test_a_bound_from_below_turns_the_verdict_round():

@@ -1,7 +1,8 @@
 """The wheel alone: every command from an environment where the checkout is not, in any folder.
 
 Its environment has labkit from the wheel and everything else from the one that runs the tests, so
-nothing is downloaded.
+nothing is downloaded. One more environment has the core alone, as `pip install torch-labkit` makes
+it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,11 +43,17 @@ class Installed:
         """The command that the wheel has installed."""
         return str(self.venv / "bin" / "labkit")
 
-    def run(self, *command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command of this environment in some folder; the checkout is not on its path."""
         variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         return subprocess.run(
-            command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300
+            command,
+            cwd=folder,
+            env=variables,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
 
     def ask(self, expression: str, folder: Path) -> str:
@@ -56,13 +65,19 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Build the wheel and install it, without a network."""
-    base = tmp_path_factory.mktemp("wheel")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel."""
+    base = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", base]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = base.glob("*.whl")
-    venv = base / "venv"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the wheel, without a network."""
+    venv = tmp_path_factory.mktemp("wheel") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     # The rest comes from this environment, whose own .pth files (the checkout's among them) are
     # not read: Python reads those of its site folders only.
@@ -146,3 +161,81 @@ def test_the_doctor_finds_what_it_needs(installed: Installed, tmp_path: Path) ->
     done = installed.run(installed.labkit, "doctor", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "This machine can run the course." in done.stdout
+
+
+# -- the core alone: pip install torch-labkit ---------------------------------------------------
+
+#: What a notebook shows of each cell, as JSON, run in a kernel of this environment.
+NOTEBOOK = """
+import json, sys
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel()
+shown = []
+try:
+    for cell in json.load(sys.stdin):
+        texts = []
+        def take(message):
+            content = message["content"]
+            texts.append(content.get("text") or content.get("evalue") or
+                         content.get("data", {}).get("text/plain") or "")
+        client.execute_interactive(cell, timeout=120, output_hook=take)
+        shown.append("".join(texts))
+finally:
+    client.stop_channels()
+    manager.shutdown_kernel()
+print(json.dumps(shown))
+"""
+CELLS = [
+    "import labkit; lab = labkit.start(2)",
+    "%%px\nx = torch.ones(1) + rank; dist.all_reduce(x); x.item()",
+    "timeline = lab.timeline('dist.all_reduce(x)'); timeline.share('communication') > 0",
+    "labkit.figures.before_after([[1]], [[3]], 'x')",
+    "timeline",
+    "lab.stop()",
+]
+
+
+@pytest.fixture
+def core(wheel: Path, tmp_path: Path) -> Iterator[Installed]:
+    """Install the wheel with what it requires, at the lock's versions, into an environment of its
+    own: from uv's cache, which has all of it since `make setup`."""
+    venv = tmp_path / "core"
+    uv = [sys.executable, "-m", "uv"]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
+    install = [*uv, "pip", "install", "--quiet", "--python", venv / "bin" / "python",
+               "--constraint", ROOT / "requirements.lock", wheel]  # fmt: skip
+    offline = subprocess.run([*install, "--offline"], capture_output=True)
+    if offline.returncode:  # somebody has emptied the cache
+        subprocess.run(install, check=True)
+    yield Installed(venv)
+    shutil.rmtree(venv)  # several GB, where the cache is on another disk
+
+
+def test_the_core_starts_ranks_and_names_the_extra_that_a_figure_needs(
+    core: Installed, tmp_path: Path
+) -> None:
+    python = str(core.venv / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "uv", "pip", "check", "--python", python], check=True)
+    there = {path.name for path in core.venv.glob("lib/python*/site-packages/*")}
+    assert {"torch", "ipyparallel", "labkit"} <= there
+    assert there.isdisjoint({"matplotlib", "jupyterlab", "nbval", "pytest", "torchvision"})
+
+    done = core.run(python, "-c", NOTEBOOK, folder=tmp_path, given=json.dumps(CELLS))
+    assert done.returncode == 0, done.stderr
+    start, px, share, figure, timeline, stop = json.loads(done.stdout.splitlines()[-1])
+    assert "ranks 0–1" in px
+    assert "3.0" in px
+    assert share.endswith("True")
+    needs = (
+        "A figure needs matplotlib, which is not installed. In a cell: %pip install "
+        '"torch-labkit[figures]"'
+    )
+    assert figure == needs
+    assert timeline == f"{needs}Timeline of ranks 0–1\nranks 0–1: 1 × all_reduce"
+    assert start == stop == ""
+
+    refused = core.run(core.labkit, "lab", folder=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("labkit: labkit lab needs jupyterlab, ")
+    assert refused.stderr.endswith('pip install "torch-labkit[course]"\n')

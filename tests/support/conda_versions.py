@@ -74,9 +74,14 @@ def oldest_python(pyproject: dict) -> str:
 
 
 def direct_dependencies(pyproject: dict) -> dict[str, Requirement]:
-    """Return what ``pyproject.toml`` itself depends on, by canonical name, in its order."""
-    requirements = [Requirement(text) for text in pyproject["project"]["dependencies"]]
-    return {canonicalize_name(r.name): r for r in requirements}
+    """Return what ``pyproject.toml`` itself depends on, by canonical name: the core's and what the
+    course adds, as in the lock."""
+    project = pyproject["project"]
+    extras = project["optional-dependencies"]
+    texts = [*project["dependencies"], *extras["figures"], *extras["course"]]
+    found = {canonicalize_name(r.name): r for r in map(Requirement, texts)}
+    found.pop(canonicalize_name(project["name"]))  # the course has the extra for figures
+    return dict(sorted(found.items()))
 
 
 def pinned(name: str, lock: list[Pin], python: str) -> str:
@@ -122,9 +127,9 @@ def render(pyproject_text: str, lock_text: str) -> str:
     # No `--no-deps` before it: pip takes it on the command line only, not in the list that conda
     # hands over. Nothing is installed twice: every requirement is satisfied by then.
     environment = {
-        "name": pyproject["project"]["name"],
+        "name": "labkit",
         "channels": ["conda-forge"],
-        "dependencies": [*lines, {"pip": ["--editable ."]}],
+        "dependencies": [*lines, {"pip": ["--editable .[course]"]}],
     }
     return HEADER + yaml.safe_dump(environment, sort_keys=False)
 

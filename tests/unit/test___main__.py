@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import labkit
 from labkit.__main__ import app
+from labkit.base import versions
 from labkit.course import material
 from labkit.launch import zygote_client
 from labkit.tools import environment
@@ -84,6 +85,23 @@ def test_wrong_usage(arguments: tuple[str, ...], started: list[list[str]]) -> No
     assert result.exit_code == 2
     assert "Usage: " in result.output
     assert started == []
+
+
+@pytest.mark.parametrize("arguments", [("lab",), ("new", "x"), ("grade", "x"), ("test", "x")])
+def test_a_command_of_the_course_names_the_extra_that_is_missing(
+    arguments: tuple[str, ...],
+    started: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "nbval", None)  # type: ignore[arg-type]
+    versions.need.cache_clear()
+    result = labkit_command(*arguments)
+    assert result.exit_code == 2
+    assert f"labkit {arguments[0]} needs nbval, which is not installed. " in result.stderr
+    assert result.stderr.endswith('pip install "torch-labkit[course]"\n')
+    assert started == list(tmp_path.iterdir()) == []
 
 
 # -- new and lab --------------------------------------------------------------------------------

@@ -41,15 +41,21 @@ def check_python() -> Finding:
 
 
 def check_packages(requirements: Sequence[str] | None = None) -> Finding:
-    """Compare what is installed with what labkit asks for."""
-    found = versions.misfits(requirements)
+    """Compare what is installed with what labkit asks for (None), of its extras too where they are
+    installed."""
+    asked = versions.required() if requirements is None else list(requirements)
+    course = versions.required("course") if requirements is None else []
+    extras = versions.misfits(course)
+    lacking = [one for one in extras if one.kind == "missing"]  # whoever has no course needs none
+    found = versions.misfits(asked) + [one for one in extras if one not in lacking]
     wrong = [one for one in found if one.kind != "new"]
     if wrong:
         return Finding("packages", "problem", versions.sentence(wrong))
     if found:
         return Finding("packages", "note", versions.sentence(found))
-    count = len(versions.required() if requirements is None else requirements)
-    shown = [f"{name} {metadata.version(name)}" for name in SHOWN]
+    missing = {one.name for one in lacking}
+    shown = [f"{name} {metadata.version(name)}" for name in SHOWN if name not in missing]
+    count = len(asked) + len(course) - len(lacking)
     return Finding("packages", "ok", ", ".join([*shown, f"{count} as required"]))
 
 
@@ -133,9 +139,10 @@ def _torch_version(facts: Mapping[str, Any]) -> Finding:
     if not facts["gloo"]:
         return Finding("torch", "problem", f"{facts['torch']} was built without gloo")
     built = f"for CUDA {facts['cuda']}" if facts["cuda"] else "without CUDA"
-    return Finding(
-        "torch", "ok", f"{facts['torch']} (built {built}), torchvision {facts['torchvision']}"
-    )
+    text = f"{facts['torch']} (built {built})"
+    if facts["torchvision"]:
+        text += f", torchvision {facts['torchvision']}"
+    return Finding("torch", "ok", text)
 
 
 def _gpus(facts: Mapping[str, Any]) -> Finding:

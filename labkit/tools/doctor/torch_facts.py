@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -43,6 +44,9 @@ def gather() -> dict[str, Any]:
     for index in range(len(process.gpus)):
         gpu = torch.cuda.get_device_properties(index)
         facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})
+    facts["torchvision"] = None
+    if find_spec("torchvision") is None:  # it comes with an extra
+        return facts
     try:
         import torchvision
     except Exception as error:  # a build for another torch fails in ways of its own

@@ -45,7 +45,7 @@ PEERS = (
         "labkit",
         "labkit_lab",
         way="labkit.start(n), %%px cells",
-        packages=["labkit", "torch"],
+        packages=["torch-labkit", "torch"],
         calls="%%px",
     ),
     Peer(

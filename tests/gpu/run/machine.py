@@ -17,7 +17,15 @@ from labkit.rank.gpus import nccl_version
 from labkit.wire.processes import count_cores
 
 #: What the figures and the outputs depend on.
-PACKAGES = ("labkit", "torchvision", "ipyparallel", "ipykernel", "ipython", "nbclient", "numpy")
+PACKAGES = (
+    "torch-labkit",
+    "torchvision",
+    "ipyparallel",
+    "ipykernel",
+    "ipython",
+    "nbclient",
+    "numpy",
+)
 
 
 def driver() -> str | None:

@@ -12,9 +12,10 @@ from types import ModuleType
 
 import psutil
 import pytest
+from packaging.requirements import Requirement
 
 import labkit
-from labkit import StartError
+from labkit import LabError, StartError
 from labkit.base import versions
 
 
@@ -164,6 +165,38 @@ def test_the_bounds_are_those_of_the_installed_labkit(monkeypatch: pytest.Monkey
         labkit.start(2)
     with pytest.raises(StartError, match=r"^psutil is 0\.0\.1, but labkit needs psutil>="):
         labkit.load_ipython_extension(None)
+
+
+def test_an_extra_adds_to_what_the_core_requires() -> None:
+    core, figures, course = (
+        {Requirement(one).name for one in versions.required(extra)}
+        for extra in ("", "figures", "course")
+    )
+    assert {"torch", "ipyparallel"} <= core
+    assert figures == {"matplotlib", "pillow"}
+    assert {"jupyterlab", "nbval", "matplotlib"} <= course
+    assert core.isdisjoint(course)
+
+
+def test_what_needs_an_extra_says_so_until_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions.need.cache_clear()
+    with monkeypatch.context() as away:
+        away.setattr(sys, "executable", "/a b/python")
+        for module in ("PIL", "matplotlib"):
+            away.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+        with pytest.raises(LabError) as caught:
+            versions.need("figures", "A figure")
+        assert str(caught.value) == (
+            "A figure needs matplotlib, pillow, which are not installed. "
+            "Run: '/a b/python' -m pip install \"torch-labkit[figures]\""
+        )
+        load(away, "IPython", "9.18.1", get_ipython=object)
+        with pytest.raises(LabError, match=r'In a cell: %pip install "torch-labkit\[figures\]"$'):
+            versions.need("figures", "A figure")
+        versions.need("course", "labkit run", "nbclient")
+    versions.need("figures", "A figure")
 
 
 def test_it_costs_a_start_little() -> None:

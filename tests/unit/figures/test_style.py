@@ -1,5 +1,6 @@
 """The house style: colours of work can be told apart, units are written as people read them."""
 
+import doctest
 import subprocess
 import sys
 from itertools import combinations
@@ -7,6 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+import labkit
+from labkit import figures
+from labkit.base import versions
 from labkit.base.rank_names import RANK_COLOURS
 from labkit.figures import ring, style
 from labkit.figures.canvas import ANYBODYS
@@ -35,6 +39,20 @@ from ..base.test_rank_colours import SIGHTS, contrast, linear, seen
 def lightness(colour):
     """CIE L*, 0 to 100: what grey print keeps of a colour."""
     return 116 * np.cbrt(linear(colour) @ [0.2126, 0.7152, 0.0722]) - 16
+
+
+#: What counts or measures, and what draws a lab's ranks.
+DRAW_NOTHING = {"AlphaBeta", "fit_alpha_beta", "idle", "rank_colour", "processes"}
+
+
+@pytest.mark.parametrize("name", sorted(set(figures.__all__) - DRAW_NOTHING))
+def test_without_matplotlib_every_figure_says_what_it_needs(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    versions.need.cache_clear()
+    examples = doctest.DocTestParser().get_examples(getattr(figures, name).__doc__)
+    source = "".join(example.source for example in examples)
+    with pytest.raises(labkit.LabError, match=r"^A figure needs matplotlib, which is not inst"):
+        exec(source, {"labkit": labkit})
 
 
 def test_importing_figures_leaves_matplotlib_alone():

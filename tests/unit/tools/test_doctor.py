@@ -93,6 +93,11 @@ def test_a_torchvision_for_another_torch_is_a_problem() -> None:
     assert finding(software.check_torch(broken), "torch").state == "problem"
 
 
+def test_a_core_without_torchvision_is_no_problem() -> None:
+    found = finding(software.check_torch(facts(0, torchvision=None)), "torch")
+    assert (found.state, "torchvision" in found.text) == ("ok", False)
+
+
 def fake_slurm(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Let a piece of Python stand in for the process that asks torch."""
     popen = subprocess.Popen

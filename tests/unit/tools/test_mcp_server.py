@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from labkit.base.errors import UsageError
+from labkit.base import versions
+from labkit.base.errors import LabError, UsageError
 from labkit.tools import mcp_server
 from labkit.tools.private_kernel import PrivateKernel
 
@@ -60,6 +61,6 @@ def test_what_is_wrong_is_refused_in_one_sentence(wrong: Any, ran: list[tuple[st
 
 
 def test_without_the_sdk_the_command_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_server, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="pip install 'mcp>=2,<3'"):
+    monkeypatch.setattr(versions, "find_spec", lambda name: None)
+    with pytest.raises(LabError, match=r"labkit mcp needs mcp, .*torch-labkit\[mcp\]"):
         mcp_server.serve()
