@@ -12,25 +12,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
+# Only what is said on this command line counts, not variables of the shell: OUT and GPU are names
+# that many things have.
+said = $(if $(filter command,$(origin $1)),$($1))
+
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Only a changed lock (or a new interpreter) installs anything again. Byte-compiling once halves
-# every later start of Python with torch. The stamp carries the lock's checksum, so that a
-# checkout with new time stamps installs nothing.
-$(STAMP): $(LOCK) pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	  echo "make: '$(PYTHON) -m venv' failed; on Debian it comes with the package python3-venv" >&2; exit 1; }
-	@if ! cksum $(LOCK) pyproject.toml | cmp -s - $(STAMP); then set -e; \
-	  grep -A40 '^uv==' $(LOCK) | awk 'NR>1 && !/^ /{exit} {print}' > $(VENV)/uv.lock; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $(VENV)/uv.lock; \
-	  $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK); \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
-	  $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true; \
-	fi
-	@cksum $(LOCK) pyproject.toml > $(STAMP)
+# The script says what it does, and does nothing where all is up to date. It is asked each time, as
+# PYTHON= and CPU= may be new, or the Python that made the environment gone.
+$(STAMP): $(LOCK) pyproject.toml FORCE
+	@PYTHON="$(if $(filter-out file,$(origin PYTHON)),$(PYTHON))" CPU="$(call said,CPU)" GOAL="$(firstword $(MAKECMDGOALS))" .ci/setup
 
-setup: $(STAMP)  ## make or update the environment (the others call it)
+setup: $(STAMP)  ## make or update the environment (the others call it); CPU=1: without CUDA's libraries
 
 lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
@@ -60,9 +54,6 @@ record: $(STAMP)  ## record the programs and answers that unit tests judge (some
 test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
 	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))
 
-# Only what is said on this command line counts, not variables of the shell: OUT and GPU are names
-# that many things have.
-said = $(if $(filter command,$(origin $1)),$($1))
 GPU_FLAGS = $(if $(call said,OUT),--out "$(OUT)") $(if $(filter 0,$(call said,GPU)),--no-gpu) \
   $(if $(call said,AGAINST),--against "$(AGAINST)") $(call said,ARGS)
 test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 minutes at most; GPU=0: try it on the CPU
@@ -135,4 +126,6 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-all test-fast record test-with test-gpu wheels bench bench-peers site site-links lint lock system-deps clean
+FORCE:
+
+.PHONY: FORCE help setup lab test test-all test-fast record test-with test-gpu wheels bench bench-peers site site-links lint lock system-deps clean

@@ -113,12 +113,16 @@ def lab(
     if warning := jupyterlab.warn_of_root():
         typer.echo(f"labkit: {warning}", err=True)
     with _one_sentence():
-        typer.echo(delivery.new_course(directory))
+        delivered = delivery.new_course(directory)
+        typer.echo(delivered)
+    jupyterlab.trust_notebooks(directory.expanduser(), delivered.new + delivered.updated)
     if warning := jupyterlab.warn_of_others(directory):
         typer.echo(f"labkit: {warning}", err=True)
-    # It belongs to what this process becomes.
-    _ = zygote_client.Zygote.start(environment.kernel_environment(), survive_exec=True)
-    environment.become(jupyterlab.command(directory, port=port, browser=browser, extra=context.obj))
+    # It belongs to what this process becomes. It serves only those that have its variables.
+    _ = zygote_client.Zygote.start(jupyterlab.server_environment(), survive_exec=True)
+    typer.echo(jupyterlab.welcome(directory, browser=browser))
+    argv = jupyterlab.command(directory, port=port, browser=browser, extra=context.obj)
+    environment.become(argv, jupyterlab.server_environment())
 
 
 @app.command()

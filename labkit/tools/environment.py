@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from ..base import variables
@@ -28,11 +28,14 @@ def kernel_environment(ranks: int | None = None) -> dict[str, str]:
     return environment
 
 
-def become(argv: Sequence[str]) -> NoReturn:
-    """Turn this process into another program: signals and the exit status are then its own."""
+def become(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> NoReturn:
+    """Turn this process into another program: signals and the exit status are then its own.
+
+    It gets the variables of a kernel, if no others are given.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(argv[0], list(argv), kernel_environment())
+    os.execve(argv[0], list(argv), environment or kernel_environment())
 
 
 def encryption() -> dict[str, str]:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from ..base import trust
 from ..base.errors import LabError
 from ..course import progress
-from .environment import encryption
+from .environment import encryption, kernel_environment
 
 FIRST_PAGE = "notebooks/00_start_here.ipynb"
+
+#: Jupyter's configuration for the server of ``labkit lab``, and for no other Jupyter of the user.
+#:
+#: ``labconfig/default_setting_overrides.json``: no question about news, and no column of dates,
+#: so that a file's name has the whole width of the list. The user's own settings win.
+#: ``labconfig/page_config.json``: without ipyparallel's side bar, whose clusters are no labs.
+#: ``jupyter_server_config.json``: without ipyparallel's part of the server, which only that side
+#: bar uses and of which the server warns; and without pings, whose interval and time limit
+#: jupyter_server chooses such that tornado warns of them. A browser on the same machine is
+#: known to be gone when its connection closes.
+CONFIG = Path(__file__).with_name("jupyter_config")
 
 
 def page(folder: Path) -> str:
@@ -54,6 +67,50 @@ def warn_of_others(folder: Path) -> str:
         f"Other users can put code beside your notebooks, which Jupyter would run as you: {why}. "
         "Better: a folder that only you can write to, as in labkit lab ~/work."
     )
+
+
+def welcome(folder: Path, *, browser: bool = True) -> str:
+    """Return what the terminal says before JupyterLab prints its address."""
+    how = "opens in your browser; its address is below" if browser else "opens at the address below"
+    return f"{folder.resolve()} {how}. Stop JupyterLab with Ctrl-C, pressed twice."
+
+
+def server_environment() -> dict[str, str]:
+    """Return the variables for the server: those of its kernels, and where ``CONFIG`` is.
+
+    What users choose in JupyterLab's settings wins over what ``CONFIG`` presets.
+    """
+    environment = kernel_environment()
+    paths = [str(CONFIG), environment.get("JUPYTER_CONFIG_PATH", "")]
+    return {**environment, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+
+
+def trust_notebooks(folder: Path, names: Iterable[str]) -> None:
+    """Sign notebooks of the course for Jupyter, which warns of each that it does not know.
+
+    Those with outputs that could run code in the browser stay unsigned. The signatures are in the
+    user's own Jupyter folder: a course folder that brought its own would be trusted blindly.
+
+    Parameters
+    ----------
+    folder
+        The copy of the course.
+    names
+        What has been delivered to it now: notebooks are picked out.
+    """
+    notebooks = [folder / name for name in names if name.endswith(".ipynb")]
+    if not notebooks:
+        return
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    with contextlib.suppress(OSError, sqlite3.Error):  # Jupyter's folder is full or read-only
+        notary = NotebookNotary()
+        for path in notebooks:
+            notebook = nbformat.read(path, as_version=4)
+            if notary.check_cells(notebook):
+                notary.sign(notebook)
+        notary.store.close()
 
 
 def command(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +15,17 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from tornado.websocket import websocket_connect
 
 from labkit.tools import environment, jupyterlab
 from tests.browser.server import CourseServer, course_server
+
+FOREIGN_WARNINGS = (
+    "_jupyter_server_extension_points",  # of ipyparallel, when the server starts
+    "is not trusted",  # of a notebook that Jupyter has not seen before
+    "websocket_ping_timeout",  # when the page opens its first connection
+)
+NOTIFICATION = "@jupyterlab/apputils-extension:notification"
 
 
 @pytest.fixture(scope="module", params=[signal.SIGTERM, signal.SIGINT], ids=["sigterm", "ctrl-c"])
@@ -73,6 +83,43 @@ def test_it_serves_the_course_to_who_has_the_token(server: CourseServer) -> None
 
 
 @pytest.mark.slow
+def test_it_is_silent_and_presets_what_the_user_may_change(server: CourseServer) -> None:
+    """No foreign warning, no question about news, no side bar whose clusters are no labs."""
+    assert f"{server.folder} opens at the address below. Stop JupyterLab with" in server.said
+    notebook = ask(server, f"/api/contents/{jupyterlab.FIRST_PAGE}")
+    assert notebook[0] == 200  # an unsigned one would be warned of
+    asyncio.run(use_terminal(server))
+    assert [warning for warning in FOREIGN_WARNINGS if warning in server.said] == []
+    page = ask(server, f"/lab/tree/{jupyterlab.FIRST_PAGE}")[2].decode()
+    (config,) = re.findall(r'id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert "ipyparallel-labextension" in json.loads(config)["disabledExtensions"]
+    browser = "@jupyterlab/filebrowser-extension:browser"
+    settings = json.loads(ask(server, f"/lab/api/settings/{browser}")[2])
+    columns = settings["schema"]["properties"]["showLastModifiedColumn"]
+    assert columns["default"] is False
+    news = json.loads(ask(server, f"/lab/api/settings/{NOTIFICATION}")[2])
+    assert news["schema"]["properties"]["fetchNews"]["default"] == "false"
+    chosen = {"raw": '{"fetchNews": "true"}'}
+    assert ask(server, f"/lab/api/settings/{NOTIFICATION}", "PUT", chosen)[0] == 204
+    assert "true" in json.loads(ask(server, f"/lab/api/settings/{NOTIFICATION}")[2])["raw"]
+
+
+async def use_terminal(server: CourseServer) -> None:
+    """Open a terminal as the page does: tornado looks at a connection's pings when it opens."""
+    status, _, body = ask(server, "/api/terminals", "POST")
+    assert status == 200
+    name = json.loads(body)["name"]
+    url = urlsplit(server.url)
+    address = f"ws://{url.netloc}/terminals/websocket/{name}?{url.query}"
+    connection = await websocket_connect(address)
+    try:
+        assert await asyncio.wait_for(connection.read_message(), 120) is not None
+    finally:
+        connection.close()
+    assert ask(server, f"/api/terminals/{name}", "DELETE")[0] == 204
+
+
+@pytest.mark.slow
 def test_it_keeps_to_its_folder(server: CourseServer) -> None:
     """The layout of tabs is remembered in the course folder, not among the user's settings."""
     workspace = {"data": {}, "metadata": {"id": "default"}}
@@ -80,7 +127,9 @@ def test_it_keeps_to_its_folder(server: CourseServer) -> None:
     assert status == 204
     assert len(list((server.folder / ".jupyter" / "workspaces").iterdir())) == 1
     written = [path for path in server.home.rglob("*") if path.is_file()]
-    assert [path for path in written if ".npm" not in path.parts] == []  # npm logs every call
+    # Jupyter's signatures of the course's notebooks; npm logs every call.
+    signatures = {"nbsignatures.db", "notebook_secret"}
+    assert {path.name for path in written if ".npm" not in path.parts} == signatures
     assert server.opened == ""  # --no-browser
 
 

@@ -31,7 +31,7 @@ def labkit_command(*arguments: object) -> Result:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Collect the programs that a command would turn into, instead of doing so."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(environment, "become", lambda argv: commands.append(list(argv)))
+    monkeypatch.setattr(environment, "become", lambda argv, *_: commands.append(list(argv)))
     monkeypatch.setattr(zygote_client.Zygote, "start", lambda *_, **__: None)
     return commands
 
