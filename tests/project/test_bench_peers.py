@@ -258,7 +258,7 @@ def in_notebook(seen: Seen) -> Result:
         ({"prompts": [], "text": "went on\nbdb.BdbQuit\nTraceback\n"}, {},
          ("no prompt: “bdb.BdbQuit”", "not measured: it attaches to the kernel")),
         ({"prompts": [], "text": "went on\n"}, {"Rank 0": "40", "Rank 1": "41"},
-         ("no prompt, nothing said", "stops 2 ranks: Rank 0, Rank 1")),
+         ("no prompt, nothing said", "stops 2 ranks, reads 40, 41")),
     ],
 )  # fmt: skip
 def test_a_breakpoint_is_one_if_its_prompt_answers(stop, debugger, words):

@@ -45,4 +45,4 @@ def debugger(seen: Seen) -> str:
     """Return which ranks JupyterLab's debugger stopped."""
     if not seen.debugger:
         return "not measured: it attaches to the kernel, which is no rank"
-    return f"stops {count(len(seen.debugger), 'rank')}: {', '.join(seen.debugger)}"
+    return f"stops {count(len(seen.debugger), 'rank')}, reads {', '.join(seen.debugger.values())}"
