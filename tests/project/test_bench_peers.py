@@ -16,9 +16,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.bench.child import environment
 from tests.bench.peers import __main__ as bench
-from tests.bench.peers import bounds, install, measure, table
+from tests.bench.peers import bounds, compare, install, measure, notebook, table
+from tests.bench.peers.cells import PICTURES, SHOW, Cells
 from tests.bench.peers.measure import Left, Said, Session
+from tests.bench.peers.notebook import Seen
 from tests.bench.peers.peer import PEERS, Peer
 from tests.bench.peers.result import Result
 
@@ -35,6 +38,9 @@ class Fake(Peer):
     def command(self, ranks: int, what: str) -> list[str]:
         code = SERVE.format(programs=PROGRAMS) + textwrap.dedent(self.code)
         return [sys.executable, "-S", "-c", code, str(ranks), what]
+
+    def notebook(self) -> list[str]:
+        return [sys.executable, f"{PROGRAMS}/in_kernel.py"]
 
 
 def fake(name: str, code: str, **options) -> Fake:
@@ -142,9 +148,140 @@ def test_only_what_names_the_fault_counts_as_said(monkeypatch, lines, words):
         assert "before" not in said.text
 
 
-NOTHING = {"processes": 0, "listeners": 0, "off loopback": 0}
+#: A program whose kernel is the child of a server, which starts it anew when it has died.
+SERVED = fake(
+    "served",
+    """
+    import os, subprocess, threading
+    def kernel():
+        return subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    first = kernel()
+    def again():
+        first.wait()
+        kernel()
+    threading.Thread(target=again, daemon=True).start()
+    time.sleep(1)
+    answer("the server is there")
+    sys.stdin.readline()
+    moment = time.time()
+    answer(moment)
+    answer(moment + 0.25)
+    place = {"kernel": first.pid, "beside": [os.getpid()]}
+    serve(lambda: None, lambda: time.sleep(60), kernel=lambda: place)
+    """,
+    server=True,
+)
+
+
+def test_the_start_of_a_server_is_not_that_of_the_ranks(tmp_path):
+    assert measure.session(SERVED, 4, environment(str(tmp_path))).start == pytest.approx(0.25)
+
+
+def test_a_kernel_that_its_server_starts_anew_is_left(tmp_path, monkeypatch):
+    for module in (measure, table):
+        monkeypatch.setattr(module, "LOOKS", (5.0, 5.1))
+    left = measure.left(SERVED, environment(str(tmp_path)))
+    assert left.processes == 1
+    assert left.seconds is None
+    assert left.after["5"] == {
+        "processes": 1, "started since": 1, "listeners": 0, "off loopback": 0
+    }  # fmt: skip
+    row = table.row(Result(SERVED, left=left), [4])
+    assert row[4] == "1 process, 0 listeners, started since by the Jupyter server"
+
+
+def test_what_is_slow_is_repeated_less_often(tmp_path, monkeypatch):
+    taken = {"start": 11.0, "said": 30.0}
+    monkeypatch.setattr(measure, "session", lambda *_: Session(taken["start"], 1.0))
+    monkeypatch.setattr(measure, "skip", lambda *_: Said(taken["said"], "rank 1"))
+
+    def repeat() -> tuple[int, int, int]:
+        found = Result(QUICK)
+        for ranks in (4, 16):
+            for _ in range(3):
+                compare.start(found, ranks)
+        compare.skip(found, "skip", 3)
+        return len(found.starts(4)), len(found.starts(16)), len(found.said["skip"])
+
+    assert repeat() == (3, 2, 1)
+    taken |= {"start": 9.0, "said": 0.8}
+    assert repeat() == (3, 3, 3)
+    taken |= {"said": None}
+    assert repeat() == (3, 3, 1)
+
+
+def display(
+    mime: str, value: object, text: str, kind: str = "display_data", name: str = ""
+) -> dict:
+    data = {mime: value, "text/plain": text}
+    transient = {"display_id": name} if name else {}
+    return {"type": kind, "content": {"data": data, "transient": transient}}
+
+
+RANKS = "application/vnd.of-its-own+json"
+QUIET = {"messages": [], "prompts": []}
+
+
+@pytest.mark.parametrize(
+    ("messages", "seen", "words"),
+    [
+        ([display("image/png", PICTURES[0], "rank 0"), display("image/png", PICTURES[1], "rank 1")],
+         (2, ["image/png"], "rank 0\nrank 1"), "2 pictures, image/png"),
+        ([display(RANKS, {"ranks": [*PICTURES]}, "as it was", name="a"),
+          display(RANKS, {"ranks": [*PICTURES]}, "both", "update_display_data", "a")],
+         (2, [RANKS], "both"), f"2 pictures, {RANKS}"),
+        ([display("application/javascript", SHOW, "<Javascript object>"),
+          {"type": "stream", "content": {"text": "\x1b[31m<IPython Image object>\x1b[0m\n"}}],
+         (0, [], "<Javascript object>\n<IPython Image object>"), "nothing"),
+        ([{"type": "stream", "content": {"text": "0: <IPython.core.display.Image object>\n"}}],
+         (0, [], "0: <IPython.core.display.Image object>"),
+         "no picture: “0: <IPython.core.display.Image object>”"),
+    ],
+)  # fmt: skip
+def test_a_picture_counts_where_it_is_shown_not_where_it_is_named(messages, seen, words):
+    found = notebook.judge({"messages": messages, "prompts": []}, QUIET, {})
+    assert (found.pictures, found.carriers, found.displayed) == seen
+    assert table.notebook_row(in_notebook(found))[1] == words
+
+
+def in_notebook(seen: Seen) -> Result:
+    return Result(replace(QUICK, cells=Cells([], "CODE")), seen=seen)
+
+
+@pytest.mark.parametrize(
+    ("stop", "debugger", "words"),
+    [
+        ({"prompts": ["rank 1: ipdb> "], "text": "ipdb> p secret\n41\n"}, {},
+         ("prompt “rank 1: ipdb>”, answers", "not measured: it attaches to the kernel")),
+        ({"prompts": ["? "], "text": "went on\n"}, {},
+         ("prompt “?”, does not answer", "not measured: it attaches to the kernel")),
+        ({"prompts": [], "text": "went on\nbdb.BdbQuit\nTraceback\n"}, {},
+         ("no prompt: “bdb.BdbQuit”", "not measured: it attaches to the kernel")),
+        ({"prompts": [], "text": "went on\n"}, {"Rank 0": "40", "Rank 1": "41"},
+         ("no prompt, nothing said", "stops 2 ranks, reads 40, 41")),
+    ],
+)  # fmt: skip
+def test_a_breakpoint_is_one_if_its_prompt_answers(stop, debugger, words):
+    messages = [{"type": "stream", "content": {"text": stop["text"]}}]
+    seen = notebook.judge(QUIET, {"messages": messages, "prompts": stop["prompts"]}, debugger)
+    _, _, prompt, stops = table.notebook_row(in_notebook(seen))
+    assert prompt == words[0]
+    assert stops.startswith(words[1])
+
+
+def test_a_kernel_shows_the_picture_and_serves_the_breakpoint(tmp_path):
+    # A kernel ignores breakpoint() while no debugger of JupyterLab's is attached.
+    start = "import pdb, sys\nrank, sys.breakpointhook = 1, pdb.set_trace"
+    peer = replace(QUICK, cells=Cells([start], "CODE"))
+    seen = notebook.look(peer, environment(str(tmp_path)))
+    assert (seen.pictures, seen.carriers) == (1, ["image/png"])
+    assert seen.answered, seen
+    assert "went on" in seen.stopped
+
+
+NOTHING = {"processes": 0, "started since": 0, "listeners": 0, "off loopback": 0}
 LEFT = Left(8, ["127.0.0.1:1"], 0.2, {"0.5": NOTHING, "0.6": NOTHING})
-MESS = {"processes": 4, "listeners": 3, "off loopback": 1}
+MESS = {"processes": 4, "started since": 0, "listeners": 3, "off loopback": 1}
 
 
 def result(name: str, start: float, ran: float, **options) -> Result:

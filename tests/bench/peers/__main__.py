@@ -53,6 +53,7 @@ def run(
         (out / "peers.md").write_text(table.markdown(results, sizes))
     figure.draw(results, sizes, out / "peers.png")
     console.print(table.terminal(results, sizes))
+    console.print(table.terminal_notebook(results))
     if claims:
         console.print(report.table(claims))
     for note in report.notes(claims):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,11 +12,16 @@ from typing import TypeVar
 
 from ..child import BenchError, environment
 from ..claim import alternate
-from . import install, measure
+from . import install, measure, notebook
 from .peer import Peer
 from .result import Result
 
 SIZES = (4, 16)
+#: What keeps all of it within half an hour on two cores: more than ``measure.RANKS`` ranks whose
+#: first start took longer than this are started twice, however many rounds were asked for …
+SLOW_START = 10.0
+#: … and a peer whose words about a skipped collective came later than this is asked once.
+SLOW_WORDS = 10.0
 #: What a script's rank 1 does after it has left a collective out: it goes on, or it ends.
 SKIPS = {True: ("skip",), False: ("skip", "skip-end")}
 
@@ -40,7 +46,9 @@ def compare(
         for what in SKIPS[result.peer.stays]:
             attempt(result, what, partial(skip, result, what, rounds))
         attempt(result, "left", partial(leave, result))
-        say(f"skipped collective and killed kernel, {result.peer.label}: done")
+        if result.peer.cells:
+            attempt(result, "notebook", partial(look, result))
+        say(f"skipped collective, killed kernel and notebook, {result.peer.label}: done")
 
 
 def attempt(result: Result, step: str, action: Callable[[], Done]) -> Done | None:
@@ -63,9 +71,11 @@ def prepare(result: Result) -> None:
 
 
 def start(result: Result, ranks: int) -> None:
-    """Start a peer once more, unless it has failed to before."""
+    """Start a peer once more, unless it has failed to before or is slow."""
     step = f"{ranks} ranks"
-    if step in result.errors:
+    starts = result.starts(ranks)
+    slow = len(starts) > 1 and ranks > measure.RANKS and starts[0] > SLOW_START
+    if step in result.errors or slow:
         return
     with variables(result.peer) as env:
         taken = attempt(result, step, partial(measure.session, result.peer, ranks, env))
@@ -74,9 +84,9 @@ def start(result: Result, ranks: int) -> None:
 
 
 def skip(result: Result, what: str, rounds: int) -> None:
-    """Skip a collective, ``rounds`` times, or once if nothing is said."""
+    """Skip a collective, ``rounds`` times, or once if nothing is said or it is said late."""
     said = result.said.setdefault(what, [])
-    while len(said) < rounds and not (said and said[-1].seconds is None):
+    while len(said) < rounds and not (said and (said[-1].seconds or math.inf) > SLOW_WORDS):
         with variables(result.peer) as env:
             said.append(measure.skip(result.peer, what, env))
 
@@ -85,6 +95,12 @@ def leave(result: Result) -> None:
     """Kill a peer's kernel."""
     with variables(result.peer) as env:
         result.left = measure.left(result.peer, env)
+
+
+def look(result: Result) -> None:
+    """Look at a peer in a notebook's kernel."""
+    with variables(result.peer) as env:
+        result.seen = notebook.look(result.peer, env)
 
 
 @contextmanager

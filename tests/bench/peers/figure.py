@@ -1,4 +1,7 @@
-"""Draw start and empty cell of all peers, in the course's style."""
+"""Draw start and empty cell of all peers in the course's style, one above the other.
+
+So the figure is as wide as a telephone's page, and its text is legible there.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from labkit.figures.style import (
 from .measure import middle
 from .result import Result
 
-#: Inches of a row, and of all that is not rows.
-ROW, BESIDE = 0.42, 1.4
+#: Inches: the width, a row, and for each panel what is not rows.
+WIDTH, ROW, BESIDE = 5.2, 0.38, 0.95
 
 
 def draw(results: Sequence[Result], sizes: Sequence[int], path: Path) -> None:
     """Draw the figure into ``path`` with the endings .png and .svg."""
-    figure = new_figure(width=8, height=BESIDE + ROW * len(results))
-    start, cell = figure.subplots(1, 2, sharey=True)
+    figure = new_figure(width=WIDTH, height=2 * (BESIDE + ROW * len(results)))
+    start, cell = figure.subplots(2, 1)
     for number, ranks in enumerate(sizes):
         looks = {"color": SERIES[number], "marker": MARKERS[number], "label": f"{ranks} ranks"}
         dots(start, [middle(result.starts(ranks)) for result in results], number, looks)
@@ -52,17 +55,17 @@ def draw(results: Sequence[Result], sizes: Sequence[int], path: Path) -> None:
         style_axes(axes, title=title, xlabel="time, log scale (left is better)", grid="x")
         seconds_axis(axes.xaxis)
         axes.xaxis.set_minor_formatter("")
-        axes.margins(x=0.22)
+        axes.margins(x=0.2)
         for row in range(1, len(results)):
             axes.axhline(row - 0.5, color=GRID, linewidth=0.8, zorder=0)
         axes.set_ylim(len(results) - 0.5, -0.5)
         axes.set_yticks(range(len(results)), [result.peer.label for result in results])
         axes.tick_params(axis="y", length=0)
+        for label in axes.get_yticklabels():
+            label.set_weight("bold" if label.get_text() == "labkit" else "normal")
     start.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    for label in start.get_yticklabels():
-        label.set_weight("bold" if label.get_text() == "labkit" else "normal")
     figure.legend(
-        *start.get_legend_handles_labels(), loc="outside lower right", ncols=len(sizes),
+        *start.get_legend_handles_labels(), loc="outside upper right", ncols=len(sizes),
         frameon=False, labelcolor=INK, fontsize=TICK_SIZE,
     )  # fmt: skip
     for ending in (".png", ".svg"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,8 +61,9 @@ def session(peer: Peer, ranks: int, env: Mapping[str, str]) -> Session:
     time any more.
     """
     with Child(peer.command(ranks, "idle"), seconds=START_SECONDS, env=env) as child:
-        start = float(child.answer()) - child.started
-        start_processors = processor_time(marked(child.token))
+        began, ran = begin(peer, child)
+        start = float(child.answer()) - began
+        start_processors = processor_time(marked(child.token)) - ran
         if peer.stays and peer.calls:
             return Session(start, start_processors, *call(child))
         child.process.kill()
@@ -70,6 +72,18 @@ def session(peer: Peer, ranks: int, env: Mapping[str, str]) -> Session:
     with Child(peer.command(ranks, "start"), seconds=START_SECONDS, env=env) as child:
         child.answer()
         return Session(start, start_processors, *call(child))
+
+
+def begin(peer: Peer, child: Child) -> tuple[float, float]:
+    """Return the moment at which a start begins, and the seconds that processors ran before.
+
+    A Jupyter server is there before any notebook is opened, so its own start does not count.
+    """
+    if not peer.server:
+        return child.started, 0.0
+    child.answer()
+    ran = processor_time(marked(child.token))
+    return float(child.ask("start")), ran
 
 
 def call(child: Child) -> tuple[list[float], float]:
@@ -96,6 +110,7 @@ def skip(peer: Peer, what: str, env: Mapping[str, str]) -> Said:
     # A person sits before a terminal or a notebook, where lines come at once.
     env = {**env, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     with Child(peer.command(RANKS, what), seconds=START_SECONDS, env=env, heard=heard) as child:
+        begin(peer, child)
         child.answer()
         moment = float(child.ask("skip") if peer.stays else child.answer())
         while time.time() < moment + SAY_SECONDS and not first_useful(heard, moment):
@@ -141,34 +156,49 @@ def judge(heard: list[tuple[float, str]], moment: float) -> Said:
 
 @dataclass(frozen=True)
 class Left:
-    """What is there while four ranks are idle, and after their notebook's kernel was killed."""
+    """What is there while four ranks are idle, and after their notebook's kernel was killed.
+
+    A Jupyter server, if the kernel has one, counts as little as it does for other notebooks.
+    """
 
     processes: int  #: while it lives; its own among them
     listeners: list[str]
     seconds: float | None  #: until nothing was left; None if something was at the last look
-    after: dict[str, dict[str, int]]  #: seconds after the kill: processes, listeners, off loopback
+    #: seconds after the kill: processes, "started since" of these, listeners, off loopback
+    after: dict[str, dict[str, int]]
     names: list[str] = field(default_factory=list)  #: of the processes at the last look
 
 
 def left(peer: Peer, env: Mapping[str, str]) -> Left:
-    """Kill the program of four idle ranks and look at what stays."""
+    """Kill the notebook's kernel of four idle ranks and look at what stays.
+
+    The kernel is the program itself, unless that has started a Jupyter server.
+    """
     with Child(peer.command(RANKS, "idle"), seconds=START_SECONDS, env=env) as child:
+        begin(peer, child)
         child.answer()
-        processes = everyone(child)
+        kernel, beside = child.process.pid, set()
+        if peer.server:
+            pids = child.ask("kernel")
+            kernel, beside = pids["kernel"], set(pids["beside"])
+        processes = [process for process in everyone(child) if process.pid not in beside]
         addresses = listeners(processes)
-        child.process.kill()
-        child.process.wait()
+        os.kill(kernel, signal.SIGKILL)
         killed = time.monotonic()
         gone, after, rest = None, {}, []
         for look in LOOKS:
-            while time.monotonic() - killed < look and gone is None:
-                if not living(processes, child.token):
+            # A server starts a kernel that has died anew: what is gone may come again.
+            while time.monotonic() - killed < look and (gone is None or peer.server):
+                if living(processes, child.token, beside):
+                    gone = None
+                elif gone is None:
                     gone = time.monotonic() - killed
                 time.sleep(0.05)
-            rest = living(processes, child.token) if gone is None else []
+            rest = living(processes, child.token, beside) if gone is None else []
             there = listeners(rest)
             after[f"{look:g}"] = {
                 "processes": len(rest),
+                "started since": len(set(rest) - set(processes)),
                 "listeners": len(there),
                 "off loopback": len(off_loopback(there)),
             }
@@ -193,9 +223,15 @@ def everyone(child: Child) -> list[psutil.Process]:
     return list({here, *here.children(recursive=True), *marked(child.token)})
 
 
-def living(processes: list[psutil.Process], token: str) -> list[psutil.Process]:
-    """Return those of the processes that still run, and those that were started since."""
-    return [p for p in {*processes, *marked(token)} if is_alive(p)]
+def living(
+    processes: list[psutil.Process], token: str, beside: Collection[int] = ()
+) -> list[psutil.Process]:
+    """Return those of the processes that still run, and those that were started since.
+
+    Leave out those whose numbers are in ``beside``.
+    """
+    found = {*processes, *marked(token)}
+    return [process for process in found if process.pid not in beside and is_alive(process)]
 
 
 def settle(peer_python: str, env: Mapping[str, str], scratch: str) -> dict[str, str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from . import install
-
-PROGRAMS = Path(__file__).parent / "programs"
+from .cells import LAUNCH, MONARCH, NBDISTRIBUTED, PROGRAMS, RAY, STOCK, Cells
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,8 @@ class Peer:
     stays: bool = True  #: whether the ranks are still there for the next cell
     calls: str = ""  #: what an empty cell is; empty if there is no cell but a new run
     torchrun: bool = False  #: whether the program is a script of torchrun's
+    server: bool = False  #: whether the kernel is the child of a Jupyter server of the program's
+    cells: Cells | None = None  #: how two ranks run the code of a cell; None: it is no notebook's
 
     def python(self) -> str:
         """Return the interpreter that runs the program."""
@@ -38,6 +38,11 @@ class Peer:
             return [self.python(), "-m", "torch.distributed.run", *flags, script, what]
         return [self.python(), script, str(ranks), what]
 
+    def notebook(self) -> list[str]:
+        """Return the command that runs ``cells``, which it reads, in a kernel."""
+        assert self.cells is not None
+        return [self.python(), str(PROGRAMS / f"{self.cells.program}.py")]
+
 
 PEERS = (
     Peer(
@@ -47,6 +52,7 @@ PEERS = (
         way="labkit.start(n), %%px cells",
         packages=["torch-labkit", "torch"],
         calls="%%px",
+        cells=Cells(["import labkit\nlab = labkit.start(2)"], "%%px\nCODE"),
     ),
     Peer(
         "torchrun",
@@ -72,6 +78,7 @@ PEERS = (
         way="ipp.Cluster(n=n), group formed in a %%px cell, %%px cells",
         packages=["ipyparallel", "torch"],
         calls="%%px",
+        cells=Cells([STOCK], "%%px\nCODE"),
     ),
     Peer(
         "launcher",
@@ -82,6 +89,7 @@ PEERS = (
         installs="accelerate",
         stays=False,
         calls="a launch of an empty function",
+        cells=Cells(["from accelerate import notebook_launcher"], LAUNCH),
     ),
     Peer(
         "nbdistributed",
@@ -91,6 +99,18 @@ PEERS = (
         packages=["nbdistributed", "torch"],
         installs="nbdistributed",
         calls="a cell",
+        cells=Cells(["%load_ext nbdistributed", NBDISTRIBUTED], "CODE"),
+    ),
+    Peer(
+        "jupyter-distributed",
+        "jupyter-distributed",
+        "jupyter_processes",
+        way="Processes: n in JupyterLab (what its page says to the server), group formed in a cell",
+        packages=["jupyter-distributed", "jupyterlab", "torch"],
+        installs="jupyter-distributed",
+        calls="a cell",
+        server=True,
+        cells=Cells(["import os\nrank = int(os.environ['RANK'])"], "CODE", program="in_lab"),
     ),
     Peer(
         "monarch",
@@ -100,6 +120,7 @@ PEERS = (
         packages=["torchmonarch", "torch"],
         installs="torchmonarch",
         calls="an endpoint called on all actors",
+        cells=Cells([MONARCH], "everyone.run.call(TEXT).get()"),
     ),
     Peer(
         "ray",
@@ -109,5 +130,6 @@ PEERS = (
         packages=["ray", "torch"],
         installs="ray",
         calls="a method called on all actors",
+        cells=Cells([RAY], "ray.get([member.run.remote(TEXT) for member in everyone])"),
     ),
 )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .measure import SAY_SECONDS, Left, Said, Session, middle
+from .notebook import Seen
 from .peer import Peer
 from .processes import off_loopback
 
@@ -20,6 +21,7 @@ class Result:
     sessions: dict[int, list[Session]] = field(default_factory=dict)  #: by the number of ranks
     said: dict[str, list[Said]] = field(default_factory=dict)  #: by "skip" and "skip-end"
     left: Left | None = None
+    seen: Seen | None = None  #: in a notebook
     errors: dict[str, str] = field(default_factory=dict)  #: by step: "install", "4 ranks", "skip" …
 
     def starts(self, ranks: int) -> list[float]:
@@ -78,6 +80,7 @@ class Result:
             "left": None
             if self.left is None
             else {**asdict(self.left), "listeners off loopback": self.off_loopback()},
+            "notebook": None if self.seen is None else asdict(self.seen),
             "errors": self.errors,
         }
 

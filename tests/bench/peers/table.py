@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
-from .measure import LOOKS, RANKS, SAY_SECONDS, middle
+from .measure import LOOKS, SAY_SECONDS, middle
+from .notebook_row import NOTEBOOK, notebook_row
 from .processes import off_loopback
 from .result import Result
-
-#: Longest quotation in a cell, in characters.
-QUOTED = 120
+from .words import count, failed, first_line, milliseconds, shorten
 
 
 def heads(sizes: Sequence[int]) -> list[str]:
     """Return the columns' heads."""
+    ranks = " and ".join(map(str, sizes))
     return [
         "",
-        *(f"start, {ranks} ranks" for ranks in sizes),
-        *(f"empty cell, {ranks} ranks" for ranks in sizes),
-        f"a rank skips all_reduce, {RANKS} ranks",
-        f"left {LOOKS[0]:g} s after kill -9",
-        "listens, of which off loopback",
+        f"start to the first `all_reduce`, {ranks} ranks",
+        f"an empty cell or call, {ranks} ranks",
+        "rank 1 skips an `all_reduce`",
+        f"{LOOKS[0]:g} s after the kernel or script was killed",
+        "listening sockets of four idle ranks; of these not on loopback",
     ]
 
 
@@ -35,31 +34,33 @@ def row(result: Result, sizes: Sequence[int]) -> list[str]:
         return [result.peer.label, first_line(result.errors["install"])]
     return [
         result.peer.label,
-        *(start(result, ranks) for ranks in sizes),
-        *(call(result, ranks) for ranks in sizes),
+        start(result, sizes),
+        call(result, sizes),
         skipped(result),
         left(result),
         listens(result),
     ]
 
 
-def start(result: Result, ranks: int) -> str:
-    """Return how long a start takes, and how long processors run for it."""
-    seconds, ran = middle(result.starts(ranks)), middle(result.start_processors(ranks))
-    if seconds is None or ran is None:
-        return failed(result, f"{ranks} ranks")
-    return f"{seconds:.1f} s (CPU {ran:.1f} s)"
+def start(result: Result, sizes: Sequence[int]) -> str:
+    """Return how long a start takes with each number of ranks."""
+    taken = [(ranks, middle(result.starts(ranks))) for ranks in sizes]
+    return ", ".join(
+        failed(result, f"{ranks} ranks") if seconds is None else f"{seconds:.1f} s"
+        for ranks, seconds in taken
+    )
 
 
-def call(result: Result, ranks: int) -> str:
-    """Return how long an empty cell takes, and how long processors run for it."""
+def call(result: Result, sizes: Sequence[int]) -> str:
+    """Return how long an empty cell takes with each number of ranks."""
     if not result.peer.calls:
         return "a new run"
-    seconds, ran = middle(result.calls(ranks)), middle(result.call_processors(ranks))
-    if seconds is None or ran is None:
-        return failed(result, f"{ranks} ranks")
+    taken = [(ranks, middle(result.calls(ranks))) for ranks in sizes]
     again = "" if result.peer.stays else "a new launch: "
-    return f"{again}{milliseconds(seconds)} (CPU {milliseconds(ran)})"
+    return again + ", ".join(
+        failed(result, f"{ranks} ranks") if seconds is None else milliseconds(seconds)
+        for ranks, seconds in taken
+    )
 
 
 def skipped(result: Result) -> str:
@@ -77,7 +78,7 @@ def heard(result: Result, what: str) -> str:
     seconds = result.heard(what)
     if seconds is None:
         return f"nothing in {SAY_SECONDS:.0f} s"
-    return f"{seconds:.1f} s: “{shorten(result.words(what))}”"
+    return f"after {seconds:.1f} s: “{shorten(result.words(what))}”"
 
 
 def left(result: Result) -> str:
@@ -88,6 +89,8 @@ def left(result: Result) -> str:
     if result.left.seconds is not None and result.left.seconds <= LOOKS[0]:
         return f"nothing (after {result.left.seconds:.1f} s)"
     text = f"{count(first['processes'], 'process')}, {count(first['listeners'], 'listener')}"
+    if 0 < last["processes"] == last["started since"]:
+        return f"{text}, started since by the Jupyter server"
     if first == last:
         return f"{text}; the same after {LOOKS[1]:g} s"
     return f"{text}; after {LOOKS[1]:g} s {last['processes']} and {last['listeners']}"
@@ -100,60 +103,48 @@ def listens(result: Result) -> str:
     return f"{len(result.left.listeners)}, {len(off_loopback(result.left.listeners))}"
 
 
-def failed(result: Result, step: str) -> str:
-    """Return why a cell is empty, in a line."""
-    return f"failed: {first_line(result.errors[step])}" if step in result.errors else "–"
-
-
-def first_line(text: str) -> str:
-    """Return the first line of an error, and its last, which says most in a traceback."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return shorten(" … ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else "")
-
-
-def shorten(words: str) -> str:
-    """Cut words to a length; without a log line's beginning, a source's place and long numbers."""
-    words = re.sub(r"^(\[rank\d+\]: |[IWEF]\d{4} \S+ \d+ \S+\] )", "", words)
-    words = re.sub(r"\[/\S+\] ", "", words)
-    words = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "…", words)
-    return words if len(words) <= QUOTED else words[: QUOTED - 1].rstrip() + "…"
-
-
-def milliseconds(seconds: float) -> str:
-    """Write a short time in milliseconds, with two digits that count."""
-    thousand = seconds * 1000
-    return f"{thousand:.0f} ms" if thousand >= 10 else f"{thousand:.1f} ms"
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number with its noun."""
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"
-
-
 def terminal(results: Sequence[Result], sizes: Sequence[int]) -> Table:
     """Make the table for a terminal."""
     out = Table(title="Ways to run ranks, measured here", box=HORIZONTALS, show_lines=True)
     for head in heads(sizes):
-        out.add_column(head, overflow="fold")
+        out.add_column(head.replace("`", ""), overflow="fold")
     for result in results:
         out.add_row(*map(escape, row(result, sizes)))
     return out
 
 
-def markdown(results: Sequence[Result], sizes: Sequence[int]) -> str:
-    """Return the table in Markdown, and under it how each peer was used."""
-    columns = heads(sizes)
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+def terminal_notebook(results: Sequence[Result]) -> Table:
+    """Make the second table for a terminal."""
+    out = Table(title="In a notebook, two ranks", box=HORIZONTALS, show_lines=True)
+    for head in NOTEBOOK:
+        out.add_column(head.replace("`", ""), overflow="fold")
     for result in results:
-        cells = [plain(cell) for cell in row(result, sizes)]
-        cells += [""] * (len(columns) - len(cells))
-        lines.append("| " + " | ".join([f"**{cells[0]}**", *cells[1:]]) + " |")
-    lines.append("")
+        out.add_row(*map(escape, notebook_row(result)))
+    return out
+
+
+def markdown(results: Sequence[Result], sizes: Sequence[int]) -> str:
+    """Return both tables in Markdown, and under them how each peer was used."""
+    lines = [
+        *rows_of(heads(sizes), [row(result, sizes) for result in results]),
+        "",
+        *rows_of(NOTEBOOK, [notebook_row(result) for result in results]),
+        "",
+    ]
     for result in results:
         found = ", ".join(f"{name} {number}" for name, number in result.versions.items())
         lines.append(f"- {result.peer.label} ({found or 'not installed'}): `{result.peer.way}`")
     return "\n".join(lines) + "\n"
+
+
+def rows_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        cells = [plain(cell) for cell in row]
+        cells += [""] * (len(columns) - len(cells))
+        lines.append("| " + " | ".join([f"**{cells[0]}**", *cells[1:]]) + " |")
+    return lines
 
 
 def plain(cell: str) -> str:

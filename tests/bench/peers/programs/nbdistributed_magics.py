@@ -29,15 +29,17 @@ if rank == 0:
 SKIP = "if rank != 1:\n    dist.all_reduce(x)"
 
 
-def wait_for(workers, seconds=100.0):
-    """Wait until that many have connected to a port of this process."""
-    me, began = psutil.Process(), time.monotonic()
-    while time.monotonic() - began < seconds:
-        found = me.net_connections("tcp")
-        ports = {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
-        joined = [c for c in found if c.status == psutil.CONN_ESTABLISHED]
-        if sum(c.laddr.port in ports for c in joined) >= workers:
-            break
+def joined():
+    """Return how many connections to ports of this process there are."""
+    found = psutil.Process().net_connections("tcp")
+    ports = {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
+    return sum(c.status == psutil.CONN_ESTABLISHED and c.laddr.port in ports for c in found)
+
+
+def wait_for(connections, seconds=100.0):
+    """Wait until there are that many connections to ports of this process."""
+    began = time.monotonic()
+    while time.monotonic() - began < seconds and joined() < connections:
         time.sleep(0.05)
     time.sleep(0.1)  # ZeroMQ's handshake, which cannot be seen from here
 

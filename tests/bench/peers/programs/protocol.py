@@ -19,11 +19,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def serve(call, skip):
+def serve(call, skip, kernel=None):
     """Do what stdin says, line by line, until it ends.
 
     ``calls 50 20``: call ``call`` 50 times, or for 20 seconds, and answer with each call's seconds.
     ``skip``: answer with the moment, then call ``skip``; what it raises ends the program.
+    ``kernel``: answer with what ``kernel`` returns.
     """
     for line in sys.stdin:
         what, *numbers = line.split()
@@ -32,6 +33,8 @@ def serve(call, skip):
         elif what == "skip":
             answer(time.time())
             skip()
+        elif what == "kernel":
+            answer(kernel())
 
 
 def time_calls(call, count, limit):
