@@ -1,4 +1,4 @@
-"""The container's files, as far as they can be read: no image is built."""
+"""The container's files, as far as they can be read: no image is built here."""
 
 from __future__ import annotations
 
