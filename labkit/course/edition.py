@@ -24,7 +24,7 @@ FROM = " from "
 #: What a cell begins with that writes a file.
 WRITES_FILE = "%%writefile "
 #: The number of the notebook that ends the course; those after it are for reference.
-LAST = "14"
+LAST = "21"
 #: What a learner finds at its end, above a table of all exercises.
 END_OF_COURSE = """## What you have done
 

@@ -24,7 +24,12 @@ from ..base.files import reason, write_whole
 
 FILE, LOCK = "progress.json", ".progress.lock"
 #: What this labkit writes, and the newest that it reads.
-VERSION = 1
+VERSION = 2
+#: Version 1 called notebooks by other numbers: theirs -> today's, of those that have changed.
+_NUMBERS = {
+    "04": "05", "05": "04", "06": "07", "07": "08", "08": "09", "09": "12", "10": "11", "11": "13",
+    "12": "19", "13": "26", "14": "20", "15": "23", "16": "24", "17": "25", "18": "15", "19": "21",
+}  # fmt: skip
 #: Bytes of a file that is read: that of a whole course has some 20,000.
 LARGEST = 1 << 20
 
@@ -143,13 +148,24 @@ def read(folder: Path) -> Progress:
     try:
         version = msgspec.json.decode(text, type=_AnyVersion).version
         if version <= VERSION:
-            return msgspec.json.decode(text, type=Progress)
+            kept = msgspec.json.decode(text, type=Progress)
+            return kept if version == VERSION else _renumbered(kept)
     except (ValueError, RecursionError):  # msgspec's own errors are ValueErrors
         raise DataError(
             f"{path} is damaged, or labkit has not written it. If you rename it, labkit begins a "
             "new one."
         ) from None
     raise DataError(f"{path} was written by a newer labkit: update this one, which leaves it be.")
+
+
+def _renumbered(old: Progress) -> Progress:
+    """Return the progress of version 1 with today's numbers of notebooks."""
+
+    def today(name: str) -> str:
+        return _NUMBERS.get(name[:2], name[:2]) + name[2:]
+
+    exercises = {today(exercise): entry for exercise, entry in old.exercises.items()}
+    return Progress(notebook=today(old.notebook), exercises=exercises)
 
 
 def _read_file(path: Path) -> bytes:

@@ -125,8 +125,8 @@ def _statements(source: str) -> Iterator[ast.stmt]:
 def ranks(sources: Iterable[str]) -> dict[str, int]:
     """Return on how many ranks a notebook checks each of its exercises: those of the newest lab.
 
-    >>> ranks(["lab = labkit.start(4)", "lab = labkit.start(2)", 'labkit.check("04-4")'])
-    {'04-4': 2}
+    >>> ranks(["lab = labkit.start(4)", "lab = labkit.start(2)", 'labkit.check("05-4")'])
+    {'05-4': 2}
     """
     found: dict[str, int] = {}
     started = 4

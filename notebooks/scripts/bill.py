@@ -1,4 +1,4 @@
-"""Measure what a training step costs, part by part, for notebook 19.
+"""Measure what a training step costs, part by part, for notebook 21.
 
 A contender of ``race.clock`` is a function ``f(x, n)`` that all n ranks of a group call. What is
 timed here runs on the CPU, with one thread per rank.
@@ -25,7 +25,7 @@ _network = ThreadPoolExecutor(1)
 
 
 def convolutions() -> nn.Sequential:
-    """Return notebook 06's net, of width 16: 33,000 parameters for images of 28 × 28 pixels."""
+    """Return notebook 07's net, of width 16: 33,000 parameters for images of 28 × 28 pixels."""
     width = CHANNELS
     convs = [nn.Conv2d(1, width, 3, 1, 1), nn.ReLU(), nn.Conv2d(width, width, 3, 2, 1), nn.ReLU()]
     return nn.Sequential(*convs, nn.Flatten(), nn.Linear(width * 14 * 14, 10))
@@ -111,7 +111,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def save(state: dict, path: str) -> None:
-    """Write a checkpoint as notebook 10 does: to another name, flushed to the disk, renamed."""
+    """Write a checkpoint as notebook 11 does: to another name, flushed to the disk, renamed."""
     with open(f"{path}.new", "wb") as file:
         torch.save(state, file)
         file.flush()

@@ -1,4 +1,4 @@
-"""Tools for notebooks 10 and 18: a disk that stops half-way, a process that may die, a look into a
+"""Tools for notebooks 11 and 15: a disk that stops half-way, a process that may die, a look into a
 file, a short training, and a small sharded training.
 
 The disk and the child make accidents exact: they happen at a byte, not after some time.
@@ -169,7 +169,7 @@ def sharded(seed, device):
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(20, 10), nn.Tanh(), nn.Linear(10, 8)).to(device)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for module in (net[0], net[2], net):  # each layer by itself: notebook 18 says why
+    for module in (net[0], net[2], net):  # each layer by itself: notebook 15 says why
         fully_shard(module, mesh=mesh)
     return net, torch.optim.Adam(net.parameters(), lr=0.01)
 

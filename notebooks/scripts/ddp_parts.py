@@ -1,4 +1,4 @@
-"""Small models and helpers with which notebook 17 tries DDP's options."""
+"""Small models and helpers with which notebook 25 tries DDP's options."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Small models and counters with which notebook 18 looks into `fully_shard`."""
+"""Small models and counters with which notebook 15 looks into `fully_shard`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Give notebook 12 terminals of its own: commands that run side by side, on one machine or two.
+"""Give notebook 19 terminals of its own: commands that run side by side, on one machine or two.
 
 with terminals.two_nodes() as (nodes, first):
     left, right = (Terminal(f"torchrun ... --rdzv-endpoint={first}:29400", n) for n in nodes)

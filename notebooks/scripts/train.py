@@ -5,7 +5,7 @@
     torchrun ... train.py --save=digits.pt --resume        goes on where the last run ended
 
 It needs torch, tqdm and the four files of MNIST in FOLDER/MNIST/raw (--data FOLDER). Read `train`
-first, near the end. A mark such as (4) names the section of notebook 08 that explains it.
+first, near the end. A mark such as (4) names the section of notebook 09 that explains it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Time three all-reduces of 4 MiB on two hosts with two ranks each, for notebook 14.
+"""Time three all-reduces of 4 MiB on two hosts with two ranks each, for notebook 20.
 
 With gloo, from CPU to CPU: what is timed is the cable, and both hosts may be one machine.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.course.exercises.nb08.alone import EPOCHS, STEPS, Alone
+from labkit.course.exercises.nb09.alone import EPOCHS, STEPS, Alone
 
 
 def test_it_trains_although_the_folder_in_which_it_began_has_gone(

@@ -1,4 +1,4 @@
-"""A training killed at random moments, with the save function of notebook 10: it costs no
+"""A training killed at random moments, with the save function of notebook 11: it costs no
 checkpoint. (The notebook kills a writer after each part of a file.)"""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from labkit.course import material
 
 ROOT = Path(material.root())
-NOTEBOOK = ROOT / "notebooks" / "10_checkpointing.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "11_checkpointing.ipynb"
 
 # Python 3.12 warns of a fork beside torch's threads; the children compute nothing with them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

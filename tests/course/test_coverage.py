@@ -44,7 +44,24 @@ ROWS = {
         "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
         "D4 parameter server": ["server"],
     },
-    "04_sync_sgd": {
+    "04_process_groups": {
+        "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
+        "A1 as a script": ["%%torchrun", "torch.cuda.set_device(", "device_id="],
+        "A2 env://": ["env://", "init_process_group()", "rank=rank, world_size=world_size"],
+        "A7 status": [
+            "is_available",
+            "is_initialized",
+            "is_torchelastic_launched",
+            "get_backend",
+            "get_rank",
+            "get_world_size",
+            "Backend",
+        ],
+        "A12 destroy": ["destroy_process_group"],
+        "A11 the default timeouts": ["default_pg_timeout"],
+        "A11 a timeout of three seconds": ["timeout=timedelta(seconds=3)"],
+    },
+    "05_sync_sgd": {
         "F1 partitioner with a shared seed": [
             "def partition(",
             "manual_seed(seed)",
@@ -68,24 +85,7 @@ ROWS = {
             "lab.timeline(",
         ],
     },
-    "05_process_groups": {
-        "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
-        "A1 as a script": ["%%torchrun", "torch.cuda.set_device(", "device_id="],
-        "A2 env://": ["env://", "init_process_group()", "rank=rank, world_size=world_size"],
-        "A7 status": [
-            "is_available",
-            "is_initialized",
-            "is_torchelastic_launched",
-            "get_backend",
-            "get_rank",
-            "get_world_size",
-            "Backend",
-        ],
-        "A12 destroy": ["destroy_process_group"],
-        "A11 the default timeouts": ["default_pg_timeout"],
-        "A11 a timeout of three seconds": ["timeout=timedelta(seconds=3)"],
-    },
-    "06_ddp": {
+    "07_ddp": {
         "G4 no_sync": ["no_sync()"],
         "G1 basic use, the constructor": [
             "DDP(model)",
@@ -99,7 +99,7 @@ ROWS = {
         "where it pays": ["set_num_threads(", "scaling(", 'gain("2 ranks", 32) >= 1.5'],
         "one rule for testing": ["ddp.module.eval()", "torch.no_grad()", "ddp.state_dict()"],
     },
-    "07_mixed_precision": {
+    "08_mixed_precision": {
         "I1 autocast": [
             "with torch.autocast(",
             "@torch.autocast(",
@@ -131,7 +131,7 @@ ROWS = {
             "time_and_memory(",
         ],
     },
-    "08_training_recipe": {
+    "09_training_recipe": {
         "H1 sampler, set_epoch, generators, workers": [
             "DistributedSampler(",
             "set_epoch(",
@@ -162,33 +162,7 @@ ROWS = {
         ],
         "H6 MNIST, three epochs": ["scripts/train.py --epochs=3"],
     },
-    "09_data_parallel": {
-        "E1 one GPU, DP or DDP": ["def choose(", '"one GPU"', '"FSDP"', "DDP with model parallel"],
-        "E2 DataParallel and its splits": ["nn.DataParallel(", "batch_size=30", "(use(8), use(2))"],
-        "E3 the four steps": [
-            "def scatter(",
-            "def replicate(",
-            "def parallel_apply(",
-            "def gather(",
-        ],
-        "E4 interpreter and device 0": [
-            "ThreadPoolExecutor(2)",
-            "time.process_time()",
-            "traffic[source, target] +=",
-            "held =",
-        ],
-        "E5 what survives": [
-            "register_buffer",
-            "self.rows +=",
-            "register_forward_hook",
-            "register_full_backward_hook",
-            "nn.BatchNorm2d(",
-            "spectral_norm(",
-            "src_device_obj",
-        ],
-        "E6 DP against DDP": ["DDP(", "def with_dp(", "def with_ddp("],
-    },
-    "10_checkpointing": {
+    "11_checkpointing": {
         "J1 save, barrier, map_location": [
             "torch.save(state, path)",
             "dist.barrier()",
@@ -220,7 +194,33 @@ ROWS = {
             "--resume",
         ],
     },
-    "11_model_parallel": {
+    "12_data_parallel": {
+        "E1 one GPU, DP or DDP": ["def choose(", '"one GPU"', '"FSDP"', "DDP with model parallel"],
+        "E2 DataParallel and its splits": ["nn.DataParallel(", "batch_size=30", "(use(8), use(2))"],
+        "E3 the four steps": [
+            "def scatter(",
+            "def replicate(",
+            "def parallel_apply(",
+            "def gather(",
+        ],
+        "E4 interpreter and device 0": [
+            "ThreadPoolExecutor(2)",
+            "time.process_time()",
+            "traffic[source, target] +=",
+            "held =",
+        ],
+        "E5 what survives": [
+            "register_buffer",
+            "self.rows +=",
+            "register_forward_hook",
+            "register_full_backward_hook",
+            "nn.BatchNorm2d(",
+            "spectral_norm(",
+            "src_device_obj",
+        ],
+        "E6 DP against DDP": ["DDP(", "def with_dp(", "def with_ddp("],
+    },
+    "13_model_parallel": {
         "K1 a model over two devices in DDP": [
             "TwoHalves",
             "hidden.to(second)",
@@ -250,7 +250,37 @@ ROWS = {
             "to_local()",
         ],
     },
-    "12_launchers_torchrun": {
+    "15_fsdp": {
+        "J4 torch.distributed.checkpoint": [
+            "dcp.save(",
+            "dcp.load(",
+            "dcp.async_save(",
+            "get_state_dict(",
+            "set_state_dict(",
+            "labkit.start(2",
+            "sharded(",
+        ],
+        "K3 fully_shard in depth": [
+            "def per_layer(",
+            "def root_alone(",
+            "over_a_step(",
+            "reshard_after_forward=choice",
+            "set_custom_reduce_scatter(",
+            'torch.device("meta")',
+            "net.to_empty(",
+            "set_model_state_dict(",
+            "MixedPrecisionPolicy(",
+            "checkpoint(block",
+            'mesh_dim_names=("replicate", "shard")',
+            "bytes_per_parameter(",
+        ],
+        "J3 a pickle in a sharded checkpoint": [
+            "__reduce__",
+            "read_metadata()",
+            "dcp_to_torch_save(",
+        ],
+    },
+    "19_launchers_torchrun": {
         "L1 one script, four ways": [
             "--way=Process",
             "--way=spawn",
@@ -299,31 +329,7 @@ ROWS = {
         "L6 local rank": ["scripts/one_rank.py", "wrong.txt", "right.txt"],
         "L7 downloads": ["race(", "os.replace(draft, path)", "def download_once"],
     },
-    "13_rpc": {
-        "M1 RPC": [
-            "rpc.init_rpc(",
-            "_transports",
-            "rpc_timeout=",
-            "time.process_time()",
-            "rpc.rpc_sync(",
-            "rpc.rpc_async(",
-            "rpc.remote(",
-            "rpc.RRef(",
-            ".to_here()",
-            ".local_value()",
-            "timeout=0.2",
-            "rpc.shutdown()",
-        ],
-        "M1 a parameter server": [
-            "class Server",
-            "async_execution",
-            "class AsyncServer",
-            "dist.all_reduce(g, group=team)",
-            "round_of_all_reduce",
-            "io_counters().write_chars",
-        ],
-    },
-    "14_scaling_out": {
+    "20_scaling_out": {
         "M2 which tool for which step": [
             "nn.DataParallel",
             '"DDP": DDP',
@@ -352,7 +358,7 @@ ROWS = {
             "lab.timeline(",
         ],
     },
-    "15_rendezvous_and_backends": {
+    "23_rendezvous_and_backends": {
         "A3 tcp://": ["tcp://"],
         "A4 file://": ["file://"],
         "A5 explicit store": ["store=", "FileStore", "TCPStore", "PrefixStore"],
@@ -371,7 +377,7 @@ ROWS = {
         "A10 MPI": ['"mpi"'],
         "A13 sub-groups": ["new_group", "init_device_mesh", "group_src="],
     },
-    "16_collectives_in_depth": {
+    "24_collectives_in_depth": {
         "C2 tensor and object forms": [
             "all_gather_into_tensor",
             "reduce_scatter_tensor",
@@ -392,7 +398,7 @@ ROWS = {
             "timeout=timedelta",
         ],
     },
-    "17_ddp_in_depth": {
+    "25_ddp_in_depth": {
         "G4 options": [
             "bucket_cap_mb=cap",
             "gradient_as_bucket_view=view",
@@ -429,34 +435,28 @@ ROWS = {
             "timeout=timedelta(",
         ],
     },
-    "18_fsdp_in_depth": {
-        "J4 torch.distributed.checkpoint": [
-            "dcp.save(",
-            "dcp.load(",
-            "dcp.async_save(",
-            "get_state_dict(",
-            "set_state_dict(",
-            "labkit.start(2",
-            "sharded(",
+    "26_rpc": {
+        "M1 RPC": [
+            "rpc.init_rpc(",
+            "_transports",
+            "rpc_timeout=",
+            "time.process_time()",
+            "rpc.rpc_sync(",
+            "rpc.rpc_async(",
+            "rpc.remote(",
+            "rpc.RRef(",
+            ".to_here()",
+            ".local_value()",
+            "timeout=0.2",
+            "rpc.shutdown()",
         ],
-        "K3 fully_shard in depth": [
-            "def per_layer(",
-            "def root_alone(",
-            "over_a_step(",
-            "reshard_after_forward=choice",
-            "set_custom_reduce_scatter(",
-            'torch.device("meta")',
-            "net.to_empty(",
-            "set_model_state_dict(",
-            "MixedPrecisionPolicy(",
-            "checkpoint(block",
-            'mesh_dim_names=("replicate", "shard")',
-            "bytes_per_parameter(",
-        ],
-        "J3 a pickle in a sharded checkpoint": [
-            "__reduce__",
-            "read_metadata()",
-            "dcp_to_torch_save(",
+        "M1 a parameter server": [
+            "class Server",
+            "async_execution",
+            "class AsyncServer",
+            "dist.all_reduce(g, group=team)",
+            "round_of_all_reduce",
+            "io_counters().write_chars",
         ],
     },
 }

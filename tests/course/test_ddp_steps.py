@@ -1,4 +1,4 @@
-"""The five scripts of notebook 08 that lead from single.py to DDP: each is a small change."""
+"""The five scripts of notebook 09 that lead from single.py to DDP: each is a small change."""
 
 from __future__ import annotations
 

@@ -477,7 +477,7 @@ def test_a_call_of_an_earlier_cell_is_no_evidence(lab4: labkit.Lab, verdict: Any
 def test_each_rank_makes_only_its_own_groups(lab4: labkit.Lab, verdict: Any) -> None:
     """What comes of it is chance: the verdict is not, and the lab works afterwards."""
     run_cell(lab4, "kept = rank")
-    exercise = catalogue.find("15-4")
+    exercise = catalogue.find("23-4")
     (mistake,) = [m for m in exercise.mistakes if m.stuck]
     own = witnesses.of(exercise)["makes only its own groups"]
     for _ in range(3):

@@ -37,7 +37,7 @@ VARIABLE = "LABKIT_FAKE_SLURM"
 #: Seconds that a cell may take.
 LIMIT = 600.0
 #: Notebooks, by their numbers, that use the group most; those that are run on one rank.
-SHARE = ("00", "01", "15", "02", "03", "16", "04", "06", "07", "17", "10", "11", "13")
+SHARE = ("00", "01", "02", "03", "05", "07", "08", "11", "13", "23", "24", "25", "26")
 ALONE = ("00",)
 
 #: What IPython runs at the start of each kernel: the semantics come into the warm process.
@@ -56,11 +56,11 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "01_point_to_point": {
         "h5n06b00": "tensors on the CPU go by gloo; the fake NCCL buffers such small messages"
     },
-    "16_collectives_in_depth": {
+    "24_collectives_in_depth": {
         "5d1c0b7a": "the fake NCCL waits wherever a tensor is looked at; NCCL's stream would not"
     },
-    "04_sync_sgd": {"e63a11c4": BEHIND},
-    "11_model_parallel": {"822d928e": BEHIND},
+    "05_sync_sgd": {"e63a11c4": BEHIND},
+    "13_model_parallel": {"822d928e": BEHIND},
 }
 #: The same of cells that show something else now and then.
 PERHAPS: dict[str, dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""The recipe of notebook 08: what it reaches, and that it gives the same wherever it runs."""
+"""The recipe of notebook 09: what it reaches, and that it gives the same wherever it runs."""
 
 from __future__ import annotations
 

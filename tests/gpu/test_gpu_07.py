@@ -1,122 +1,78 @@
-"""Mixed precision on GPUs, what notebook 07 says of them. Run by hand: pytest -m gpu."""
+"""What notebooks 07 and 25 show on GPUs only. Run by hand where there is one: pytest -m gpu."""
+
+from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
+import labkit
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"),
 ]
 
-
-def types():
-    """Return the type that each operation gives under fp16 autocast, given fp32 and fp16."""
-    import torch
-    import torch.nn.functional as F
-
-    device = torch.device("cuda", torch.cuda.current_device())
-    a = torch.randn(8, 8, device=device)
-    calls = {
-        "a @ a": lambda a: a @ a,
-        "conv2d": lambda a: F.conv2d(a[None, None], a[None, None, :3, :3]),
-        "relu": F.relu,
-        "softmax": lambda a: a.softmax(dim=1),
-        "sum": lambda a: a.sum(),
-        "mse_loss": lambda a: F.mse_loss(a, a),
-        "cross_entropy": lambda a: F.cross_entropy(a, a.argmax(dim=1)),
-    }
-    with torch.autocast("cuda", dtype=torch.float16):
-        return {name: (call(a).dtype, call(a.half()).dtype) for name, call in calls.items()}
+ROWS = 6
 
 
-def half_step(bad_rank):
-    """Take one DDP step in fp16, with an overflow on one rank (None: on none); return whether the
-    weights moved, whether they are finite, the scale, and the types of parameters and gradients."""
-    import torch
+def rows(rank: int) -> torch.Tensor:
+    """Return a rank's rows, around its own number."""
+    generator = torch.Generator().manual_seed(rank)
+    return torch.randn(ROWS, 3, generator=generator) + rank
+
+
+def synced() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return output, gradient and running mean of a BatchNorm layer that was converted."""
     import torch.distributed as dist
-    import torch.nn.functional as F
     from torch.nn.parallel import DistributedDataParallel
 
     device = torch.device("cuda", torch.cuda.current_device())
-    torch.manual_seed(0)
-    net = DistributedDataParallel(torch.nn.Linear(64, 8).to(device), device_ids=[device.index])
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)
-    x = torch.ones(16, 64, device=device) * (dist.get_rank() + 1)
-    if dist.get_rank() == bad_rank:
-        x[0, 0] = 1e6
-    before = torch.nn.utils.parameters_to_vector(net.parameters()).detach().clone()
-    with torch.autocast("cuda", dtype=torch.float16):
-        loss = F.mse_loss(net(x), torch.zeros(16, 8, device=device))
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    now = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
-    kinds = {p.dtype for p in net.parameters()} | {p.grad.dtype for p in net.parameters()}
-    return not now.equal(before), bool(now.isfinite().all()), scaler.get_scale(), kinds
+    net = nn.Sequential(nn.BatchNorm1d(3))
+    net = nn.SyncBatchNorm.convert_sync_batchnorm(net).to(device)
+    assert isinstance(net[0], nn.SyncBatchNorm)
+    ddp = DistributedDataParallel(net, device_ids=[device.index])
+    x = rows(dist.get_rank()).to(device).requires_grad_()
+    out = ddp(x)
+    out.pow(3).sum().backward()
+    mean = net[0].running_mean
+    assert x.grad is not None
+    assert mean is not None
+    return out.detach().cpu(), x.grad.cpu(), mean.cpu()
 
 
-def peak_and_seconds(dtype):
-    """Return the most memory that a step of a deep network takes above its parameters, and the
-    least seconds of five steps."""
-    import time
+def test_sync_batch_norm_is_batch_norm_of_all_rows(lab2: labkit.Lab) -> None:
+    out, gradient, mean = (torch.stack(parts) for parts in zip(*lab2.run(synced), strict=True))
+    x = torch.cat([rows(rank) for rank in range(lab2.world_size)]).requires_grad_()
+    norm = nn.BatchNorm1d(3)
+    alone = norm(x)
+    alone.pow(3).sum().backward()
+    assert x.grad is not None
+    assert norm.running_mean is not None
+    torch.testing.assert_close(out.flatten(0, 1), alone.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(gradient.flatten(0, 1), x.grad, rtol=1e-3, atol=1e-3)
+    assert all(torch.allclose(m, norm.running_mean, atol=1e-5) for m in mean)
 
-    import torch
-    import torch.nn.functional as F
+
+def device_ids() -> tuple[bool, list[str]]:
+    """Return whether DDP moved a CPU tensor to its GPU, and what it says of wrong arguments."""
+    from torch.nn.parallel import DistributedDataParallel
 
     device = torch.device("cuda", torch.cuda.current_device())
-    layers = [layer for _ in range(12) for layer in (torch.nn.Linear(2048, 2048), torch.nn.ReLU())]
-    net = torch.nn.Sequential(*layers).to(device)
-    x = torch.randn(8192, 2048, device=device)
-    # TF32 would make fp32 nearly as fast, which is another lesson
-    torch.backends.cuda.matmul.allow_tf32 = False
-    times = []
-    for step in range(6):
-        net.zero_grad()
-        torch.cuda.synchronize()
-        if step == 1:  # the first one chooses kernels and makes the gradients
-            torch.cuda.reset_peak_memory_stats()
-            start = torch.cuda.memory_allocated()
-        begin = time.perf_counter()
-        with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-            loss = F.mse_loss(net(x), x)
-        loss.backward()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    return torch.cuda.max_memory_allocated() - start, min(times[1:])
+    net = nn.Linear(3, 2).to(device)
+    ddp = DistributedDataParallel(net, device_ids=[device.index], output_device=device.index)
+    moved = ddp(torch.zeros(1, 3)).device == device
+    said = []
+    for model, ids in ((net, [0, 1]), (nn.Linear(3, 2), [0])):
+        try:
+            DistributedDataParallel(model, device_ids=ids)
+        except ValueError as error:
+            said.append(str(error))
+    return moved, said
 
 
-@pytest.fixture
-def lab(request, ranks):
-    """Return one rank, or two."""
-    return request.getfixturevalue(f"lab{ranks}")
-
-
-def test_autocast_chooses_the_types_that_the_text_names(lab1):
-    low, full = torch.float16, torch.float32
-    (found,) = lab1.run(types)
-    assert found["a @ a"] == found["conv2d"] == (low, low)
-    assert found["relu"] == (full, low)
-    for name in ("softmax", "sum", "mse_loss", "cross_entropy"):
-        assert found[name] == (full, full), name
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_half_precision_step_moves_finite_weights(lab):
-    for moved, finite, scale, kinds in lab.run(half_step, None):
-        assert (moved, finite, scale, kinds) == (True, True, 2.0**10, {torch.float32})
-
-
-def test_an_overflow_on_one_rank_makes_all_of_them_skip(lab2):
-    for moved, finite, scale, _ in lab2.run(half_step, 1):
-        assert (moved, finite, scale) == (False, True, 2.0**9)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sixteen_bits_take_less_memory_and_less_time(lab1, dtype):
-    if not torch.cuda.is_bf16_supported(including_emulation=False):
-        pytest.skip("this GPU has no bf16")
-    ((memory, seconds),) = lab1.run(peak_and_seconds, torch.float32)
-    ((less, faster),) = lab1.run(peak_and_seconds, dtype)
-    assert less < 0.85 * memory
-    assert faster < 0.7 * seconds
+def test_device_ids(lab2: labkit.Lab) -> None:
+    for moved, said in lab2.run(device_ids):
+        assert moved
+        assert "single element" in said[0]
+        assert "only work with" in said[1]

@@ -32,7 +32,7 @@ def place() -> tuple[int, int, int]:
 def test_ranks_of_mpiexec_work_and_a_killed_one_is_named() -> None:
     with labkit.start(3, engines="mpi") as lab:  # more than there are cores, and as root in CI
         assert [p[:2] for p in lab.run(place)] == [(r, r) for r in range(3)]
-        external_lab.check_start_of_14(lab)
+        external_lab.check_start_of_20(lab)
         external_lab.check_questions(lab)
         with pytest.raises(RankDied) as caught:
             lab.run(external_lab.die, 2)

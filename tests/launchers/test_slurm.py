@@ -75,8 +75,8 @@ def test_a_step_of_ddp_is_the_step_of_one_process(lab: labkit.Lab) -> None:
     external_lab.check_work(lab)
 
 
-def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:
-    external_lab.check_start_of_14(lab)
+def test_the_start_of_notebook_20(lab: labkit.Lab) -> None:
+    external_lab.check_start_of_20(lab)
     external_lab.check_questions(lab)
 
 
@@ -348,12 +348,12 @@ def test_the_solution_of_12_5_on_a_real_slurm(
 ) -> None:
     go_to(tmp_path, monkeypatch)
     Path("who.py").write_text(WHO)
-    for name, text in answers_of("12-5").items():
+    for name, text in answers_of("19-5").items():
         Path(name).write_text(f"{text}\n")
         farm.run("sbatch", "--cpus-per-task=4", f"--output={name}.out", name, "who.py")
     eventually(lambda: farm.jobs() == [])
     wanted = sorted(f"rank {r} of 8 h{1 + r // 4}" for r in range(8))
-    for name in answers_of("12-5"):
+    for name in answers_of("19-5"):
         text = Path(f"{name}.out").read_text()
         assert sorted(x for x in text.splitlines() if x.startswith("rank ")) == wanted, text
 

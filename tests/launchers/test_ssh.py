@@ -63,7 +63,7 @@ def test_ranks_work_and_leave_nothing(
     monkeypatch.setattr(external.secrets, "token_hex", lambda _: folder.name)
     with labkit.start(engines="ssh", config=settings(arguments, {"h1": 1, "h2": 1})) as lab:
         assert lab.world_size == 2
-        external_lab.check_start_of_14(lab)
+        external_lab.check_start_of_20(lab)
         external_lab.check_questions(lab)
         assert "ipdb> p number" in capfd.readouterr().out
         # Files of the notebook's folder are found where the host has it.

@@ -343,8 +343,8 @@ def example(differences: int = 1) -> report.Report:
             Step("deadlocks-2", [Item("t/u.py::a", "passed"),
                                  Item("t/u.py::b", "failed", why="it\nhung")]),
             Step("one-rank", [Item("t/u.py::c", "skipped", why="one GPU")]),
-            Step("course-1", [Item("06_ddp", "passed", more=differs),
-                              Item("13_rpc", "not run", why="the time was over")]),
+            Step("course-1", [Item("07_ddp", "passed", more=differs),
+                              Item("26_rpc", "not run", why="the time was over")]),
             Step("start-1", [Item("start-1", "passed", more={"facts": facts})]),
             Step("rest-4", why="this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed"),
         ],
@@ -360,9 +360,9 @@ def test_the_table_names_what_failed_what_differs_and_what_was_not_run():
     ]
     assert "deadlocks-2: b: it hung" in lines
     assert "start-1: backend nccl, start_seconds 2.5" in lines
-    assert "course-1 (the time was over): 13_rpc" in lines
+    assert "course-1 (the time was over): 26_rpc" in lines
     assert "rest-4: this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed" in lines
-    assert "course-1: 06_ddp cell 0: '1' → '2'" in lines
+    assert "course-1: 07_ddp cell 0: '1' → '2'" in lines
     assert "one-rank: 1 × one GPU" in lines
     (row,) = [line for line in lines if line.startswith("deadlocks-2  ")]
     assert row.split() == ["deadlocks-2", "1", "1", "0", "0", "0", "failed"]

@@ -11,7 +11,7 @@ import pytest
 from labkit.deadlock.wait_graph import judge
 from tests.support import share, situations
 
-WRONG = "tests/course/test_answers.py::test_a_wrong_answer_is_named[04-2-{}]"
+WRONG = "tests/course/test_answers.py::test_a_wrong_answer_is_named[05-2-{}]"
 TURNS = range(share.SHARES)
 ANSWERS = [WRONG.format(i) for i in range(400)]
 
@@ -59,9 +59,9 @@ def test_the_next_commit_has_the_next_turn(monkeypatch):
     "test",
     [
         "tests/unit/deadlock/test_cause.py::t[4-x]",
-        "tests/course/test_answers.py::test_the_solution_of_the_notebook_passes[04-2]",
+        "tests/course/test_answers.py::test_the_solution_of_the_notebook_passes[05-2]",
         "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[2-a rank skips barrier]",
-        "notebooks/04_sync_sgd.ipynb::Cell 3",
+        "notebooks/05_sync_sgd.ipynb::Cell 3",
         f"tests/ranks/test_deadlock_programs.py::test_a_deadlock[2-{share.WAITS[0]}]",
     ],
 )
@@ -74,7 +74,7 @@ def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
     [
         ("tests/launchers/test_mpi.py", "tests/launchers/test_mpi.py::test_x"),
         ("labkit/launch/zygote.py", "tests/launchers/test_slurm.py::test_x"),
-        ("labkit/course/exercises/nb04/ex2.py", WRONG.format("x")),
+        ("labkit/course/exercises/nb05/ex2.py", WRONG.format("x")),
         ("labkit/wire/timeline.py", "tests/ranks/test_timeline.py::test_x"),
         (
             "labkit/rank/observe/sampler.py",
@@ -90,7 +90,7 @@ def test_what_a_change_touches_runs_whole(file, test):
     assert not all(share.runs(test, n) for n in TURNS)
     whole = share.touched([file])
     assert all(share.runs(test, n, whole) for n in TURNS)
-    assert not any(re.match(pattern, WRONG.replace("04-2", "05-1")) for pattern in whole)
+    assert not any(re.match(pattern, WRONG.replace("05-2", "06-1")) for pattern in whole)
 
 
 def test_a_program_of_each_kind_of_wait_always_runs():

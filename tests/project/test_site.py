@@ -205,7 +205,7 @@ def test_the_search_finds_a_word_of_a_notebook(site: Path) -> None:
     index = json.loads(text.removeprefix("Search.setIndex(").rstrip(");\n"))
     places = index["terms"]["no_sync"]
     places = places if isinstance(places, list) else [places]
-    assert "notebooks/06_ddp" in {index["docnames"][place] for place in places}
+    assert "notebooks/07_ddp" in {index["docnames"][place] for place in places}
     assert [name for name in index["docnames"] if not (site / f"{name}.html").is_file()] == []
 
 

@@ -3,20 +3,20 @@ change as :mod:`tests.support.mutants` writes it, with the reason."""
 
 from __future__ import annotations
 
-#: Of the file of 08-7: what it prints, how it loads, and how many processes share the GPUs.
+#: Of the file of 09-7: what it prints, how it loads, and how many processes share the GPUs.
 LOSS_LINE = 'f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}"'
 ON_THIS_NODE = 'int(os.environ["LOCAL_WORLD_SIZE"]):  # one for each process'
 LOADED = "map_location=device, weights_only=True"
-#: Of 10-1.
+#: Of 11-1.
 NET_LOADED = 'model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))'
-#: Of 08-2 and 08-6: how items are split and read.
+#: Of 09-2 and 09-6: how items are split and read.
 SEEDED = "generator = torch.Generator().manual_seed(0)  # the same on every rank"
 DEALT = "loader = DataLoader(train_set, batch_size=4, sampler=sampler)"
 TESTED = "return dealt, items(DataLoader(test_set, batch_size=4, sampler=test_sampler))"
 TESTS = "test_sampler = DistributedSampler(test_set, shuffle=False)"
 SHARED = "for pixels, labels in DataLoader(share, batch_size=100):"
 
-#: Of the files of 08-7 and 12-4.
+#: Of the files of 09-7 and 19-4.
 SCRIPT = {
     **dict.fromkeys(
         (
@@ -85,12 +85,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "one divides as it multiplies"
         ),
     },
-    "04-1": {
+    "05-1": {
         "dist.broadcast(first, src=0) → dist.broadcast(first, src= 1)": (
             "every rank's vector will do to compare with"
         ),
     },
-    "06-3": {
+    "07-3": {
         'blocked = timeline.seconds("blocked", r) if kind == "backward" else 0 → '
         'blocked = timeline.seconds("blocked", r) if kind == "backward" else 1': (
             "the same second is taken from each rank"
@@ -100,12 +100,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "the same second is given to each rank"
         ),
     },
-    "07-2": {
+    "08-2": {
         "dist.all_reduce(flag, op=dist.ReduceOp.MAX) → dist.all_reduce(flag)": (
             "a sum of flags is positive where their maximum is"
         ),
     },
-    "08-2": {
+    "09-2": {
         **{
             f"{SEEDED} → {SEEDED.replace('(0)', f'( {seed})')}": "any seed, the same on all ranks"
             for seed in (1, -1)
@@ -126,25 +126,19 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "sampler = DistributedSampler(train_set, shuffle=True) → "
         "sampler = DistributedSampler(train_set)": "it shuffles by default",
     },
-    "08-6": {
+    "09-6": {
         f"{SHARED} → {SHARED.replace('=100', f'= {size}')}": "counts do not depend on batches"
         for size in (99, 101)
     }
     | {f"{SHARED} → {SHARED.replace(', batch_size=100', '')}": "counts do not depend on batches"},
-    "08-7": {
+    "09-7": {
         **SCRIPT,
         'parser.add_argument("--checkpoint", type=Path, default=Path("my_ddp.pt")) → '
         "parser.add_argument('--checkpoint', type=Path)": "the option is given",
         '"""Train a small network: torchrun --standalone --nproc-per-node=2 my_ddp.py '
         '--epochs=3""" → pass': "a docstring",
     },
-    "09-1": {
-        "kind, grad = pieces[0].device.type, torch.is_grad_enabled() → "
-        "kind, grad = pieces[ -1].device.type, torch.is_grad_enabled()": (
-            "all pieces are on devices of one type"
-        ),
-    },
-    "10-1": {
+    "11-1": {
         f"{NET_LOADED} → model.load_state_dict(torch.load(path, map_location='cpu'))": (
             "True is the default"
         ),
@@ -153,17 +147,28 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "the file holds nothing but weights"
         ),
     },
-    "10-3": {
+    "11-3": {
         "torch.load(os.path.join(folder, match[0]), weights_only=True) → "
         "torch.load(os.path.join(folder, match[0]))": "True is the default",
     },
-    "11-1": {
+    "12-1": {
+        "kind, grad = pieces[0].device.type, torch.is_grad_enabled() → "
+        "kind, grad = pieces[ -1].device.type, torch.is_grad_enabled()": (
+            "all pieces are on devices of one type"
+        ),
+    },
+    "13-1": {
         "places = combinations(range(1, len(costs)), p - 1) → "
         "places = combinations(range( 0, len(costs)), p - 1)": (
             "an empty stage makes another one longer, so it is never best"
         ),
     },
-    "12-4": {
+    "15-1": {
+        "return fully_shard(net, mesh=mesh) → return fully_shard(net)": (
+            "the net's own group is empty, and the default mesh has all ranks"
+        ),
+    },
+    "19-4": {
         **SCRIPT,
         'parser.add_argument("--checkpoint", type=Path, default=Path("last.pt")) → '
         "parser.add_argument('--checkpoint', type=Path)": "the option is given",
@@ -174,15 +179,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "an epoch takes longer than to load"
         ),
     },
-    "12-5": {
+    "19-5": {
         "#SBATCH --job-name=train → ": "a name for the queue",
         "#SBATCH --output=%x-%j.out → ": "where the output goes is not asked for",
         "#SBATCH --ntasks-per-node=1 → ": "one task per node is the default",
         '--rdzv-id="$SLURM_JOB_ID" \\ → ': "the port differs from job to job already",
-    },
-    "18-1": {
-        "return fully_shard(net, mesh=mesh) → return fully_shard(net)": (
-            "the net's own group is empty, and the default mesh has all ranks"
-        ),
     },
 }

@@ -131,12 +131,12 @@ def check_work(lab: labkit.Lab) -> None:
         assert max(abs(a - b) for a, b in zip(parameters, expected, strict=True)) < 1e-6
 
 
-def check_start_of_14(lab: labkit.Lab) -> None:
-    """Run what notebook 14 runs on every launcher, from its own cells."""
+def check_start_of_20(lab: labkit.Lab) -> None:
+    """Run what notebook 20 runs on every launcher, from its own cells."""
     import torch
 
-    book = nbformat.read(ROOT / "notebooks" / "14_scaling_out.ipynb", as_version=4)
-    names: dict[str, Any] = {"__name__": "notebook 14", "n": lab.world_size}
+    book = nbformat.read(ROOT / "notebooks" / "20_scaling_out.ipynb", as_version=4)
+    names: dict[str, Any] = {"__name__": "notebook 20", "n": lab.world_size}
     for cell in book.cells:
         if cell.cell_type == "code" and cell.source.partition("\n\n\ndef ")[2].startswith(
             ("train(wrap", "first_cells()")

@@ -3,7 +3,7 @@
 ``python -m tests.support.results`` runs every answer of the course where it belongs and keeps what
 it gave. What a learner is told of it follows from that by a pure function, so
 ``tests/unit/course/test_recorded_answers.py`` judges all recordings in seconds, without a rank.
-After a change of one exercise ``python -m tests.support.results -k 04-2`` is enough.
+After a change of one exercise ``python -m tests.support.results -k 05-2`` is enough.
 
 As a pytest plugin (``-p tests.support.results``) this module records what ``check.examine`` finds
 while an answer is tried.
@@ -26,8 +26,8 @@ import torch
 
 from labkit.course import check
 from labkit.course.exercise import Exercise, Failed
-from labkit.course.exercises.nb08 import own_script
-from labkit.course.exercises.nb12 import batch
+from labkit.course.exercises.nb09 import own_script
+from labkit.course.exercises.nb19 import batch
 from labkit.course.judge import Result, Verdict
 from labkit.wire.trial import Unusable
 from tests.support import answers, recordings, witnesses
@@ -229,7 +229,7 @@ def _record_answer(
 def main(arguments: Sequence[str]) -> int:
     """Run the answers and replace their recordings; return pytest's exit status.
 
-    With arguments for pytest (``-k 04-2``) the recordings of answers that do not run stay.
+    With arguments for pytest (``-k 05-2``) the recordings of answers that do not run stay.
     """
     own = "tests.support.results"
     with recordings.recorded(own, "--record-answers", [TESTS, *arguments]) as (status, files):

@@ -27,7 +27,7 @@ PARTS = {
 }
 #: Beginnings of what takes longer than a minute, the longest first.
 LONG = (
-    "notebooks/12_launchers_torchrun.ipynb",
+    "notebooks/19_launchers_torchrun.ipynb",
     "tests/course/test_answers.py",
     "tests/ranks/test_tables_on_fake_nccl.py",
     "tests/ranks/test_deadlock_programs.py",
@@ -40,6 +40,7 @@ LONG = (
     "tests/launchers",
     "tests/ranks/test_faults.py",
     "tests/project/test_wheel.py",
+    "notebooks/2",
     "notebooks/1",
     "notebooks/0",
     "tests/browser",

@@ -1,4 +1,4 @@
-"""Train notebook 06's network with DDP: a ``%%px`` cell for labkit, a module for torchrun.
+"""Train notebook 07's network with DDP: a ``%%px`` cell for labkit, a module for torchrun.
 
 Model, batch and loop are the notebook's. The images have MNIST's shape (28 × 28, one channel, ten
 classes) and are random: how long a step takes does not depend on what is in them.

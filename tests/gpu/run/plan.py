@@ -21,7 +21,7 @@ GLOO = "tests/gpu/test_gpu_gloo.py"
 #: Files with a piece of their own; every other file with tests marked gpu belongs to ``one-rank``.
 OWN_PIECE = (DEADLOCKS, TABLES, GLOO)
 #: Notebooks that come first: they use the group most.
-FIRST = ("00", "02", "06", "07", "10")
+FIRST = ("00", "02", "07", "08", "11")
 
 
 @dataclass(frozen=True)

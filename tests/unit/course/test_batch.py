@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit.course.exercises.nb12 import batch, fake_slurm
-from labkit.course.exercises.nb12.batch import Asked, Job, Refused
+from labkit.course.exercises.nb19 import batch, fake_slurm
+from labkit.course.exercises.nb19.batch import Asked, Job, Refused
 from tests.support.events import until
 
 HEAD = "#!/bin/bash\n"

@@ -14,7 +14,7 @@ from labkit.course.exercise import Exercise, Mistake
 from labkit.notebook import shell as shell_module
 from labkit.notebook.show import plain
 
-IDS = ["09-1", "09-2", "09-3", "09-4"]
+IDS = ["12-1", "12-2", "12-3", "12-4"]
 
 
 def exercise(name: str) -> Exercise:
@@ -47,29 +47,29 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
 
 def test_a_verdict_says_what_was_found(notebook: InteractiveShell) -> None:
     notebook.run_cell("def one_1():\n    return 2")
-    verdict = labkit.check("09-1")
+    verdict = labkit.check("12-1")
     assert not verdict
-    assert (verdict.exercise, verdict.passed) == ("09-1", False)
+    assert (verdict.exercise, verdict.passed) == ("12-1", False)
     assert verdict.mistake == verdict.sentence == "It is two."
-    assert repr(verdict) == "Verdict(exercise='09-1', passed=False, sentence='It is two.')"
+    assert repr(verdict) == "Verdict(exercise='12-1', passed=False, sentence='It is two.')"
     notebook.run_cell("def one_1():\n    return 3")
-    verdict = labkit.check("09-1")
+    verdict = labkit.check("12-1")
     assert (bool(verdict), verdict.mistake, verdict.name) == (False, None, "different")
     notebook.run_cell("def one_1():\n    return 1")
-    verdict = labkit.check("09-1")
+    verdict = labkit.check("12-1")
     assert verdict
     assert (verdict.sentence, verdict.mistake) == ("", None)
-    assert repr(verdict) == "Verdict(exercise='09-1', passed=True)"
+    assert repr(verdict) == "Verdict(exercise='12-1', passed=True)"
 
 
-@pytest.mark.parametrize("call", ['labkit.check("09-1")', 'labkit.check.all("09")'])
+@pytest.mark.parametrize("call", ['labkit.check("12-1")', 'labkit.check.all("12")'])
 def test_it_is_shown_once_in_its_cell_and_the_same_in_a_later_one(
     notebook: InteractiveShell, capsys: pytest.CaptureFixture[str], call: str
 ) -> None:
     notebook.run_cell("def one_1():\n    return 2", store_history=True)
     notebook.run_cell(f"value = {call}", store_history=True)
     printed = capsys.readouterr().out
-    assert "09-1" in printed
+    assert "12-1" in printed
     format_data = notebook.display_formatter.format
     for cell, shown in ((f"value = {call}", ""), ("1 + 1", printed)):
         # What the cell's last line would show is asked for within the cell.
@@ -85,19 +85,19 @@ def test_all_exercises_of_a_notebook(
     notebook: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook.run_cell("def one_1():\n    return 1\ndef one_2():\n    return 2\ndef one_3(): ...")
-    verdicts = labkit.check.all("09")
+    verdicts = labkit.check.all("12")
     assert plain(capsys.readouterr().out).splitlines() == [
-        "✓ 09-1  Return one",
-        "✗ 09-2  Return one  not yet",
-        "✗ 09-3  Return one  not yet",
-        "  09-4  Return one  not tried",
-        '1 of 4 passed; labkit.check("09-2") says more.',
+        "✓ 12-1  Return one",
+        "✗ 12-2  Return one  not yet",
+        "✗ 12-3  Return one  not yet",
+        "  12-4  Return one  not tried",
+        '1 of 4 passed; labkit.check("12-2") says more.',
     ]
-    assert [name for name, verdict in verdicts.items() if verdict] == ["09-1"]
-    assert verdicts["09-2"].mistake == "It is two."
-    assert verdicts["09-4"].sentence.startswith("This notebook has no `one_4` yet: run the cell of")
+    assert [name for name, verdict in verdicts.items() if verdict] == ["12-1"]
+    assert verdicts["12-2"].mistake == "It is two."
+    assert verdicts["12-4"].sentence.startswith("This notebook has no `one_4` yet: run the cell of")
     labkit.hint()  # for the first that is open
-    assert capsys.readouterr().out == "Hint for what the check of 09-2 found: Halve it.\n"
+    assert capsys.readouterr().out == "Hint for what the check of 12-2 found: Halve it.\n"
 
 
 def test_which_notebook_is_meant(
@@ -109,12 +109,12 @@ def test_which_notebook_is_meant(
     with pytest.raises(labkit.UsageError, match=r"There is no notebook '9' with exercises; .*09"):
         labkit.check.all("9")
     notebook.run_cell("def one_2():\n    return 1")
-    labkit.check("09-2")
+    labkit.check("12-2")
     assert list(labkit.check.all()) == IDS  # that of what was checked
     file = tmp_path / "exam.ipynb"
-    cells = [{"cell_type": "code", "source": [f'labkit.check("{n}")']} for n in ("09-2", "03-1")]
+    cells = [{"cell_type": "code", "source": [f'labkit.check("{n}")']} for n in ("12-2", "03-1")]
     file.write_text(json.dumps({"cells": cells}))
     monkeypatch.setenv("JPY_SESSION_NAME", str(file))
-    assert list(labkit.check.all()) == ["09-2", "03-1"]  # the front end says which
+    assert list(labkit.check.all()) == ["12-2", "03-1"]  # the front end says which
     notebook.user_ns["__vsc_ipynb_file__"] = str(tmp_path / "gone.ipynb")
     assert list(labkit.check.all()) == IDS  # a file that is not there says nothing

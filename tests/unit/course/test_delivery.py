@@ -301,16 +301,16 @@ def test_links_that_somebody_else_has_laid(source: Path, tmp_path: Path) -> None
 
 
 def test_the_last_notebook_ends_with_what_one_has_done(source: Path, tmp_path: Path) -> None:
-    for name in ("14_scaling_out", "15_rendezvous"):
-        (source / "notebooks" / f"{name}.ipynb").write_text(notebook("14-1"))
+    for name in ("21_the_bill", "23_rendezvous"):
+        (source / "notebooks" / f"{name}.ipynb").write_text(notebook("21-1"))
     work = tmp_path / "learner"
     delivery.new_course(work)
     cells = {
         number: nbformat.read(work / "notebooks" / name, as_version=4).cells
-        for number, name in ((14, "14_scaling_out.ipynb"), (15, "15_rendezvous.ipynb"))
+        for number, name in ((21, "21_the_bill.ipynb"), (23, "23_rendezvous.ipynb"))
     }
-    assert [cell.source for cell in cells[14][-1:]] == ["labkit.progress()"]
-    assert cells[14][-2].source.startswith("## What you have done")
-    assert len(cells[15]) == len(cells[14]) - 2
-    nbformat.validate(nbformat.read(work / "notebooks" / "14_scaling_out.ipynb", as_version=4))
+    assert [cell.source for cell in cells[21][-1:]] == ["labkit.progress()"]
+    assert cells[21][-2].source.startswith("## What you have done")
+    assert len(cells[23]) == len(cells[21]) - 2
+    nbformat.validate(nbformat.read(work / "notebooks" / "21_the_bill.ipynb", as_version=4))
     assert delivery.new_course(work).updated == []  # the same file each time

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from labkit.course.catalogue import find
-from labkit.course.exercises.nb08 import own_script
-from labkit.course.exercises.nb08.alone import BATCH, ROWS, STEPS
-from labkit.course.exercises.nb08.own_script import AGAIN, ONE, TWO
+from labkit.course.exercises.nb09 import own_script
+from labkit.course.exercises.nb09.alone import BATCH, ROWS, STEPS
+from labkit.course.exercises.nb09.own_script import AGAIN, ONE, TWO
 from labkit.course.judge import Result, Verdict, judge
 from labkit.course.script_start import Trained
 
-EXERCISE = find("08-7")
+EXERCISE = find("09-7")
 #: The rows of both epochs in the order of one process, by numbers.
 ORDER = [torch.randperm(ROWS, generator=torch.Generator().manual_seed(e)).tolist() for e in (0, 1)]
 WEIGHTS = {

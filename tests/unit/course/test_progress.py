@@ -35,7 +35,7 @@ def test_the_file_is_as_others_read_it(tmp_path: Path, monkeypatch: pytest.Monke
     change(tmp_path, "00-1", "", Entry.hint)
     written = checked(tmp_path, passed=True)
     assert json.loads((tmp_path / FILE).read_text()) == {
-        "version": 1,
+        "version": 2,
         "notebook": "00_start_here.ipynb",
         "exercises": {
             "00-1": {
@@ -155,8 +155,20 @@ def test_a_damaged_file_stays_as_it_is(tmp_path: Path, text: str) -> None:
     assert path.read_bytes() == text.encode("latin-1")
 
 
+def test_version_1_is_read_with_the_numbers_of_today(tmp_path: Path) -> None:
+    old = {"00-1": {"hints": 1}, "04-1": {"tries": 4}, "05-1": {"tries": 5}, "my-1": {"tries": 6}}
+    text = json.dumps({"version": 1, "notebook": "06_ddp.ipynb", "exercises": old})
+    (tmp_path / FILE).write_text(text)
+    found = read(tmp_path)
+    assert found.notebook == "07_ddp.ipynb"
+    tries = {name: entry.tries for name, entry in found.exercises.items()}
+    assert tries == {"00-1": 0, "05-1": 4, "04-1": 5, "my-1": 6}
+    assert checked(tmp_path).exercises["05-1"].tries == 4
+    assert read(tmp_path).exercises["05-1"].tries == 4  # translated once: it is version 2 now
+
+
 def test_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    text = '{"version": 2, "exercises": [["00-1", "gold"]]}'
+    text = '{"version": 3, "exercises": [["00-1", "gold"]]}'
     (tmp_path / FILE).write_text(text)
     with pytest.raises(DataError, match=r"was written by a newer labkit"):
         checked(tmp_path)

@@ -103,8 +103,8 @@ def test_what_is_expected_is_recorded_as_it_is_now() -> None:
 
 def test_a_mistake_that_does_not_show_any_more_is_noticed() -> None:
     """Turn the predicates of a notebook round, one at a time, where only they can show it."""
-    recorded = read(FOLDER / "04.jsonl")
-    for exercise in catalogue.of_notebook("04"):
+    recorded = read(FOLDER / "05.jsonl")
+    for exercise in catalogue.of_notebook("05"):
         own = [recording for recording in recorded if recording.key[0] == exercise.id]
         assert not any(complaints(recording, exercise) for recording in own)
         for place, mistake in enumerate(exercise.mistakes):

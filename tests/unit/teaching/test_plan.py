@@ -71,6 +71,6 @@ def test_names_are_found_below_magics_and_in_broken_cells() -> None:
 
 
 def test_an_exercise_is_tried_on_as_many_ranks_as_in_the_course() -> None:
-    cells = ["lab = labkit.start(4)", 'labkit.check("04-3")']
-    cells += ["lab.stop()\nlab = labkit.start(2, preload=p)", 'labkit.check("04-4")']
-    assert plan.ranks(cells) == {"04-3": 4, "04-4": 2}
+    cells = ["lab = labkit.start(4)", 'labkit.check("05-3")']
+    cells += ["lab.stop()\nlab = labkit.start(2, preload=p)", 'labkit.check("05-4")']
+    assert plan.ranks(cells) == {"05-3": 4, "05-4": 2}

@@ -1,4 +1,4 @@
-"""Exercise 04-1: tell whether all ranks hold the same parameters, without collecting them."""
+"""Exercise 04-1: form the group from the environment, work, and leave: the frame of a script."""
 
 from __future__ import annotations
 
@@ -6,147 +6,105 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import every_rank, simulated, some_rank
-
-DOUBLE = 8  #: bytes
-
-CHANGED = "vector has changed"
-CASES = (
-    "all are equal, one number is 1.5e308",
-    "one number differs on the last rank",
-    "the last rank has another order",
-    "the mean agrees",
-    "the last bit differs on rank 1",
-    "one number differs on a middle rank",
-)
-BYTES = 5 * 4 * DOUBLE + 4 * 4  #: of all vectors
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import every_rank, parts, some_rank
+from .launched import launched, renumbered
 
 
-def _vectors(rank: int, n: int) -> list[torch.Tensor]:
-    """Return this rank's vectors, as ``CASES`` names them. In "the mean agrees" the vector is
-    higher on the first rank and lower on the second, so that the mean over the ranks is what all
-    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``. A
-    number in the first vector is so large that no two of them can be added: a mean of equal vectors
-    need not be equal to them."""
-    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
-    last = rank == n - 1
-    one = base + torch.tensor([0, 0, 1.0, 0]) * last
-    order = base.flip(0) if last else base
-    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
-    near = base.float()
-    if rank == min(1, n - 1):
-        near[3] = near[3].nextafter(torch.tensor(5.0))
-    large = base.clone()
-    large[1] = 1.5e308
-    middle = base + torch.tensor([0, 2.0, 0, 0]) * (rank == n // 2)
-    return [large, one, order, lopsided, near, middle]
+class _Work:
+    """Add up a number per rank in the group that is there, and remember what the group was."""
+
+    def __init__(self, times: float, device: torch.device) -> None:
+        self.times, self.device = times, device
+        self.seen: list[Any] = ["not called", "not called"]
+
+    def __call__(self) -> float:
+        x = torch.tensor([dist.get_rank() + 1.0], device=self.device) * self.times
+        dist.all_reduce(x)
+        self.seen = [dist.get_rank(), x.item()]
+        return x.item() + 0.5
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    found, changed = [], False
-    for vector in _vectors(here.rank, here.world_size):
-        mine = vector.clone().to(here.device)
-        found.append(answer(mine))
-        changed = changed or not mine.cpu().equal(vector)
-    return CHANGED if changed else found
+def trial(answer: Callable[[Callable[[], float]], float], here: Here) -> list[Any]:
+    """Run twice, the second time with other numbers in RANK; look at the group from within."""
+    found: list[Any] = []
+    for times, number in ((1, here.rank), (10, renumbered(here.rank, here.world_size))):
+        with launched(RANK=number, WORLD_SIZE=here.world_size):
+            work = _Work(times, here.device)
+            returned = answer(work)
+            found += [*work.seen, returned, dist.is_initialized()]
+    return found
 
 
-def expected(n: int) -> list[list[bool]]:
-    everyone = [_vectors(rank, n) for rank in range(n)]
-    columns = zip(*everyone, strict=True)
-    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
-
-
-def _alone(n: int) -> list[list[bool]]:
-    """Return for each rank which of its vectors are equal to rank 0's."""
-    first = _vectors(0, n)
+def expected(world_size: int) -> list[list[Any]]:
+    total = world_size * (world_size + 1) / 2
     return [
-        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
-        for rank in range(n)
-    ]
+        [rank, total, total + 0.5, False,
+         renumbered(rank, world_size), 10 * total, 10 * total + 0.5, False]
+        for rank in range(world_size)
+    ]  # fmt: skip
 
 
-def _one_agrees(n: int) -> list[list[bool]]:
-    """Return for each case whether exactly one rank's vector is equal to rank 0's."""
-    return [[sum(column) == 1 for column in zip(*_alone(n), strict=True)]] * n
-
-
-def _as_the_mean(n: int) -> list[list[bool]]:
-    """Return for each case whether some rank's vector is equal to the mean over the ranks."""
-    columns = zip(*(_vectors(rank, n) for rank in range(n)), strict=True)
-    means = [(column, torch.stack(column).sum(dim=0) / n) for column in columns]
-    return [[any(mine.equal(mean) for mine in column) for column, mean in means]] * n
-
+ENTRIES = tuple(
+    f"{which} call: {what}"
+    for which in ("1st", "2nd")
+    for what in ("get_rank() in work", "the sum in work", "returned", "in a group afterwards")
+)
 
 EXERCISE = Exercise(
     id="04-1",
-    title="Compare without collecting",
-    answer="in_step",
+    title="Write the template",
+    answer="run",
     trial=trial,
     expected=expected,
-    entries=CASES,
-    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
-    goals=(
-        Goal("collectives", most=lambda n: 2 * len(CASES)),
-        Goal("bytes sent", most=lambda n: 2 * BYTES),
-    ),
+    entries=ENTRIES,
+    seconds=10,
     mistakes=(
         Mistake(
-            "It changes vector: broadcast and all_reduce write their result into the tensor that "
-            "they are given. Pass them a copy, vector.clone().",
-            when=some_rank(lambda mine, its: mine == CHANGED),
+            "work was called before there was a group: call init_process_group first.",
+            raises=r"[Dd]efault process group has not been initialized",
         ),
         Mistake(
-            "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
-            "answers, so that all ranks return the same.",
-            when=simulated(_alone),
+            "The group of the first call was still there at the second: destroy_process_group is "
+            "missing, or comes after the return.",
+            raises=r"initialize the default process group twice",
+            when=some_rank(lambda mine, its: mine[3] is True),
         ),
         Mistake(
-            "It always returns True: one rank that agrees is enough for that, as with MAX, and "
-            "rank 0 always agrees with itself. All ranks must agree: reduce with MIN.",
-            when=every_rank(lambda mine, its: mine == [True] * len(CASES)),
+            "The group took the numbers that you passed, and not those in the environment: leave "
+            "rank= and world_size= out of the call.",
+            when=lambda yours, expected, n: parts(yours, 4) == list(range(n)) != parts(expected, 4),
         ),
         Mistake(
-            "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
-            "exactly one rank agrees. All ranks must agree: reduce with MIN.",
-            when=simulated(_one_agrees),
+            "run has to return what work has returned, unchanged: keep it until you have left the "
+            "group.",
+            when=every_rank(lambda mine, its: mine[1] == its[1])
+            & some_rank(lambda mine, its: mine[2] != its[2]),
         ),
         Mistake(
-            "Only two ranks are compared, the first and the last. A rank between them may be the "
-            "one that differs: every rank has to compare, and all answers count.",
-            when=simulated(lambda n: [_alone(n)[-1]] * n),
+            "NCCL adds up tensors on GPUs only, and the tensor of work is on the CPU here. Leave "
+            "the backend out, or name gloo.",
+            raises=r"nccl2? requires|NCCL is only|NVIDIA driver|No backend type associated",
         ),
         Mistake(
-            "It compares sums: the same numbers in a different order have the same sum.",
-            when=every_rank(lambda mine, its: mine[:4] == [True, False, True, False]),
+            "The group waits for more ranks than there are: leave rank= and world_size= away, and "
+            "init_process_group reads both from the environment.",
+            stuck=r"is more than the \d+ ranks? that (is|are) here",
         ),
         Mistake(
-            "It returns True for vectors that differ in their last bit, as torch.allclose does. "
-            "Ranks in step hold the same bits: compare with torch.equal.",
-            when=every_rank(lambda mine, its: mine == [True, False, False, False, True, False]),
-        ),
-        Mistake(
-            "It is False where all vectors are equal, and True where they differ but have the "
-            "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
-            "inf, and differences cancel. Compare with one rank's vector.",
-            when=simulated(_as_the_mean),
-        ),
-        Mistake(
-            "The result is right, but it takes more than two collectives per call. If every "
-            "vector equals rank 0's, all are equal: one broadcast and one all_reduce are enough.",
-            missed="collectives",
+            "Not every rank calls init_process_group, and those that do wait for the others: call "
+            "it without a condition.",
+            stuck=r"waits? in init_process_group",
         ),
     ),
+    setup="import os",
     hints=(
-        "If every rank's vector equals rank 0's, all are equal. So one vector has to be sent to "
-        "all ranks, not n.",
-        "Broadcast rank 0's vector into a copy, and compare the copy with this rank's vector. "
-        "Then every rank has to learn whether all of them agree: that is an all_reduce of one "
-        "number.",
-        "Before the broadcast, first = vector.clone(). The number to reduce is "
-        "int(first.equal(vector)), in a tensor on device: which op leaves 1 only if every rank "
-        "has 1?",
+        "Three steps in this order: form the group, work, leave. Which value do you still need "
+        "after the last one?",
+        "init_process_group needs neither rank nor world size: both are in the environment.",
+        "Call destroy_process_group after work() and before return, so keep the result in a "
+        "variable.",
     ),
 )

@@ -1,131 +1,127 @@
-"""Exercise 04-2: average gradients of batches of unequal size, each with its weight."""
+"""Exercise 04-2: number the processes of nodes of different size, as a launcher does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, simulated
 
-from ...compare import same
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
-
-
-def _count(rank: int) -> int:
-    return 2 * rank + 1
-
-
-def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
-    """Return a network with the gradient of the mean loss over the images of some ranks.
-
-    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
-    the digits of the weight's gradient say how many of each rank are in it. The bias's gradient is
-    1 over all images, and on every rank another number.
-    """
-    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
-    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
-    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
-    apart = [_apart(r, n) for r in ranks for _ in range(_count(r))]
-    assert net.bias.grad is not None
-    net.bias.grad += sum(apart) / len(apart)
-    return net
+#: What is asked: a rank, and the numbers of processes on the nodes.
+ASKED: tuple[tuple[int, tuple[int, ...]], ...] = (
+    (0, (3,)),
+    (3, (2, 2)),
+    (3, (3, 4)),
+    (6, (3, 4)),
+    (2, (1, 1, 1)),
+    (5, (1, 4, 2)),
+    (4, (4, 1, 3)),
+)
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
-def _apart(rank: int, n: int) -> int:
-    """Return how far the bias's gradient of a rank's image is from 1: pairs of ranks cancel."""
-    other = rank ^ 1
-    return 0 if other >= n else _count(other) * (-1) ** rank
+def trial(answer: Callable[[int, list[int]], dict[str, str]], here: Here) -> list[Any]:
+    found: list[Any] = []
+    for rank, sizes in ASKED:
+        given = list(sizes)
+        numbers = answer(rank, given)
+        changed = given != list(sizes)
+        found.append(f"changed sizes to {given}" if changed else numbers)
+    return found
 
 
-def _flat(net: nn.Module) -> torch.Tensor:
-    grads = [p.grad for p in net.parameters() if p.grad is not None]
-    return torch.cat([grad.flatten() for grad in grads])
+def numbers(rank: int, sizes: tuple[int, ...]) -> dict[str, int]:
+    """Return the four numbers of one process, counting one process after another."""
+    places = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
+    node, local = places[rank]
+    return dict(zip(NAMES, (rank, len(places), local, sizes[node]), strict=True))
 
 
-def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
-    net = _net([here.rank], here.world_size, here.device)
-    answer(net, _count(here.rank))
-    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
+def expected() -> list[dict[str, str]]:
+    return _texts()
 
 
-def expected(n: int) -> list[list[float]]:
-    return [_flat(_net(range(n), n)).tolist()] * n
+def _texts(**changes: Callable[[int, tuple[int, ...]], int]) -> list[dict[str, str]]:
+    """Return all answers, in which some numbers may be counted in another way."""
+    return [
+        {
+            name: str(changes[name](rank, sizes) if name in changes else number)
+            for name, number in numbers(rank, sizes).items()
+        }
+        for rank, sizes in ASKED
+    ]
 
 
-def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
-    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        own = [_flat(_net([r], n)) for r in range(n)]
-        return same(yours, [mix(own, r, n).tolist() for r in range(n)])
-
-    return when
-
-
-def _total(own: list[torch.Tensor]) -> torch.Tensor:
-    """Add up the sums over each rank's images."""
-    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
+def _with(**changes: Callable[[int, tuple[int, ...]], int]) -> Predicate:
+    """Return the predicate of answers in which some numbers are counted in another way."""
+    return simulated(lambda n: _texts(**changes))
 
 
 EXERCISE = Exercise(
     id="04-2",
-    title="Weigh the ranks",
-    answer="average_weighted",
+    title="Number the processes",
+    answer="numbers_of",
     trial=trial,
     expected=expected,
-    entries=("gradient of the weight", "gradient of the bias"),
-    goals=(Goal("collectives", most=lambda n: 3),),
+    where="notebook",
+    entries=tuple(f"numbers_of({rank}, {list(sizes)})" for rank, sizes in ASKED),
     mistakes=(
         Mistake(
-            "Only the first parameter's gradient is the mean; the others are those of each rank. "
-            "Do the same for every parameter of net.parameters().",
-            when=_weighted(
-                lambda own, rank, n: torch.cat([_flat(_net(range(n), n))[:1], own[rank][1:]])
+            "The values are numbers. Environment variables are text: wrap each one in str(…).",
+            when=lambda yours, expected, n: any(
+                isinstance(value, int) for found in yours for value in found.values()
             ),
         ),
         Mistake(
-            "This is the mean of the ranks' means: a rank with one image counts as much as one "
-            "with seven. Multiply by count before you add up.",
-            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
+            "You divide by the size of node 0, as if all nodes were equal. Subtract the nodes' "
+            "sizes from the rank, one after the other.",
+            when=_with(LOCAL_RANK=lambda rank, sizes: rank % sizes[0]),
         ),
         Mistake(
-            "It adds up count times the gradient, but does not divide. How many images are there "
-            "on all ranks?",
-            when=_weighted(lambda own, rank, n: _total(own)),
+            "LOCAL_RANK counts from 0 on every node: it is the rank minus the number of processes "
+            "on the nodes before.",
+            when=_with(LOCAL_RANK=lambda rank, sizes: rank),
         ),
         Mistake(
-            "The weighted sum is divided by the number of ranks. Divide it by the number of "
-            "images on all ranks.",
-            when=_weighted(lambda own, rank, n: _total(own) / n),
+            "WORLD_SIZE counts the processes of all nodes, and not the nodes: sum(sizes).",
+            when=_with(WORLD_SIZE=lambda rank, sizes: len(sizes)),
         ),
         Mistake(
-            "Each rank divides by its own count, so the gradients differ between ranks, and "
-            "after the next step the models do too. Add up the counts over all ranks first.",
-            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
+            "LOCAL_WORLD_SIZE is the size of the process's own node, not always that of node 0.",
+            when=_with(LOCAL_WORLD_SIZE=lambda rank, sizes: sizes[0]),
         ),
         Mistake(
-            "Each rank has only weighted its own gradient: add them up over the ranks.",
-            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
+            "The list that was passed has changed: work on a copy, or only read it.",
+            when=lambda yours, expected, n: any(
+                str(found).startswith("changed sizes") for found in yours
+            ),
         ),
         Mistake(
-            "The gradients have not changed. An expression such as p.grad * … makes a new "
-            "tensor: change p.grad itself, with *= and all_reduce.",
-            when=_weighted(lambda own, rank, n: own[rank]),
-        ),
-        Mistake(
-            "The result is right, but it takes more collectives than one per parameter and one "
-            "more. Add up the counts once, before the loop.",
-            missed="collectives",
+            "You count the first rank of a node as one more on the node before: a node of 3 has "
+            "the local ranks 0, 1 and 2.",
+            when=_with(
+                LOCAL_RANK=lambda rank, sizes: _one_too_far(rank, sizes)[0],
+                LOCAL_WORLD_SIZE=lambda rank, sizes: _one_too_far(rank, sizes)[1],
+            ),
         ),
     ),
     hints=(
-        "The mean over all images is the sum over all images, divided by how many there are. A "
-        "mean times its count is a sum again.",
-        "First add up the counts over the ranks. Then each gradient times count / total, added up "
-        "over the ranks, is the mean.",
-        "Put count into a tensor on device, all_reduce it, and read the total with item(). In "
-        "the loop over net.parameters(), scale p.grad in place and then all_reduce it.",
+        "RANK and WORLD_SIZE follow from the arguments at once. For the other two, find out on "
+        "which node the rank is.",
+        "Start with local_rank = rank. As long as it is too large for the node, go on to the next "
+        "one.",
+        "While local_rank is not smaller than the size of the node, subtract that size and go on "
+        "to the next node. What is left is the local rank, and the size of that node is the other "
+        "number.",
     ),
 )
+
+
+def _one_too_far(rank: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Return local rank and size for those that leave a node one process too late."""
+    node = 0
+    while rank > sizes[node]:
+        rank -= sizes[node]
+        node += 1
+    return rank, sizes[node]

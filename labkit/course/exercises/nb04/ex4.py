@@ -1,162 +1,100 @@
-"""Exercise 04-4: average buckets of gradients while backward() computes, in one fixed order."""
+"""Exercise 04-4: find the longest wait of a run, which a time limit has to exceed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from statistics import mean
 from typing import Any
 
-import torch
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, simulated
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, some_rank
-from ...trial_tools import noted
-from . import averaging
-from .averaging import AGAIN, CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
-
-ENTRIES = (
-    "weights equal to rank 0's afterwards",
-    "bytes of each all-reduce of a step",
-    "all-reduces (started, waited for) when backward() reaches the first layer",
-    *(f"gradients after step {step + 1}" for step in range(STEPS)),
-    "gradients if odd ranks use two layers in the opposite order",
+#: What is asked: for each rank the seconds before each of its collectives.
+ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
+    ((1.0, 4.0), (3.0, 2.0)),
+    ((2.0, 2.0, 2.0), (2.0, 2.0, 2.0)),
+    ((1.0, 1.0, 1.0), (1.5, 1.5, 1.5), (1.25, 1.0, 2.0)),
+    ((0.5, 90.0, 0.5), (0.25, 0.5, 0.75), (8.0, 0.5, 0.5)),
+    ((3.0, 5.0, 70.0),),
+    ((0.0, 6.0), (7.5, 7.0), (2.0, 1.0), (7.0, 6.5)),
+    ((), ()),
 )
-#: What the chain's buckets hold, in bytes; the last one begins at the first layer.
-BYTES = [80, 192, 160]
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Take two steps with the chain, and one with two layers in different orders."""
-    everyone = range(here.world_size)
-    net = averaging.chain(here.rank, here.device)
-    wait_for_all = answer(net, CAP)
-    zero = averaging.chain(0, here.device)
-    equal = all(map(torch.equal, net.parameters(), zero.parameters()))
-    marks, sizes, names, old = [], [], [], None
-    for step in range(STEPS):
-        own = [
-            averaging.gradients(net, averaging.loss_of_chain(net, rank, step)) for rank in everyone
-        ]
-        net.zero_grad()
-        with noted() as notes:
-            mark = lambda n=notes: marks.append((len(n.bytes), n.waits))  # noqa: E731
-            averaging.loss_of_chain(net, here.rank, step, mark).backward()
-            wait_for_all()
-        sizes.append(notes.bytes)
-        names.append(averaging.name_of(net, own, here.rank, old))
-        old = torch.stack(own).mean(dim=0)
-    return [equal, sizes[0], list(marks[0]), *names, _two_orders(answer, here)]
+def trial(answer: Callable[[list[list[float]]], float], here: Here) -> list[Any]:
+    return [answer([list(row) for row in seconds]) for seconds in ASKED]
 
 
-def _two_orders(answer: Callable[..., Any], here: Here) -> str:
-    """Take a step in which half of the ranks have their gradients in the opposite order."""
-    layers = averaging.pair(here.device)
-    own = [
-        averaging.gradients(layers, averaging.loss_of_pair(layers, rank))
-        for rank in range(here.world_size)
-    ]
-    wait_for_all = answer(layers, 1)
-    averaging.loss_of_pair(layers, here.rank).backward()
-    wait_for_all()
-    return averaging.name_of(layers, own, here.rank)
+def _waits(seconds: Sequence[Sequence[float]]) -> list[float]:
+    """Return how long the first rank waits for the last one in each collective."""
+    return [max(step) - min(step) for step in zip(*seconds, strict=True)]
 
 
-def expected(n: int) -> list[list[Any]]:
-    return [[True, BYTES, [2, 0], *[MEAN] * STEPS, MEAN]] * n
+def expected() -> list[float]:
+    return [max(_waits(seconds), default=0.0) for seconds in ASKED]
 
 
-def _pair(*wrong: str) -> Predicate:
-    """Return the predicate of these gradients in the opposite order, on some rank, where the chain
-    is in order."""
-    return every_rank(lambda mine, its: mine[:5] == its[:5]) & some_rank(
-        lambda mine, its: mine[5] in wrong
-    )
+def _all(seconds: Sequence[Sequence[float]]) -> list[float]:
+    return [time for row in seconds for time in row]
 
 
-def _only(*wrong: str) -> Predicate:
-    """Return the predicate of these gradients in the first step, on all ranks, after all-reduces
-    of the right buckets."""
-    return every_rank(lambda mine, its: mine[3] in wrong and mine[1] == BYTES)
+def _each(wrong: Callable[[Sequence[Sequence[float]]], Sequence[float]]) -> Predicate:
+    """Return the predicate of the largest of ``wrong(seconds)`` for each run."""
+    return simulated(lambda n: [max(wrong(seconds), default=0.0) for seconds in ASKED])
 
 
 EXERCISE = Exercise(
     id="04-4",
-    title="Average while backward() computes",
-    answer="overlapped",
-    setup=averaging.SETUP,
+    title="Find the longest wait",
+    answer="longest_wait",
     trial=trial,
     expected=expected,
-    entries=ENTRIES,
-    # buckets of both networks, and one broadcast per parameter
-    goals=(Goal("collectives", most=lambda n: len(BYTES) * STEPS + 4 + 6 + 4),),
+    where="notebook",
+    entries=tuple(
+        "s for " + str([list(row) for row in seconds]).replace(".0", "") for seconds in ASKED
+    ),
     mistakes=(
         Mistake(
-            "A bucket was started before all of its gradients were there. Start it when the last "
-            "of its parameters is ready, and forget at the end of a step which ones were ready.",
-            raises=r"AttributeError: 'NoneType' object has no attribute 'flatten'",
+            "You let delays add up. All ranks leave a collective together, so the next step "
+            "begins without a delay.",
+            when=_each(lambda seconds: _waits([list(accumulate(row)) for row in seconds])),
         ),
         Mistake(
-            "overlapped returns nothing, or calls the function instead of returning it: return "
-            "the function itself, without ().",
-            raises=r"TypeError: 'NoneType' object is not callable",
+            "That is the longest time that a rank computes. A rank waits only for the difference "
+            "between the last rank's time and its own.",
+            when=_each(_all),
         ),
         Mistake(
-            "The ranks begin with different weights: overlapped has to broadcast rank 0's first.",
-            when=some_rank(lambda mine, its: not mine[0]),
+            "You compare times of different collectives: take the difference within each one.",
+            when=_each(lambda seconds: _waits([[time] for time in _all(seconds)])),
         ),
         Mistake(
-            "After the second step the gradients are the means of the first: forget at the end "
-            "of a step what was started, or nothing is started in the next.",
-            when=some_rank(lambda mine, its: mine[4] == OLD),
+            "That is the sum of the waits. A time limit starts again with each collective.",
+            when=_each(lambda seconds: [sum(_waits(seconds))]),
         ),
         Mistake(
-            "Each rank keeps its own gradients: a mean that is in flat has to be copied back, by "
-            "finish, after the wait.",
-            when=_only(OWN),
+            "You take the difference within each rank, between its collectives. A wait is the "
+            "difference between ranks, within one collective: transpose the table with "
+            "zip(*seconds).",
+            when=_each(lambda seconds: [max(row) - min(row) for row in seconds if row]),
         ),
         Mistake(
-            "start has divided by world_size already. The gradients are too small or too large "
-            "by a factor: do not scale them again.",
-            when=_only(SUM, AGAIN),
+            "max has got nothing to choose from. A run may have no collective at all: then nobody "
+            "waits, and the answer is 0.0. max takes default=.",
+            raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
         ),
         Mistake(
-            "Nothing is started before backward() has ended: give every parameter a hook, which "
-            "calls start as soon as a bucket is full.",
-            when=every_rank(lambda mine, its: mine[2] == [0, 0] and mine[1] in ([], BYTES)),
-        ),
-        Mistake(
-            "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
-            "overlaps. Start in the hook, finish in the function that you return.",
-            when=every_rank(lambda mine, its: mine[2][1] > 0),
-        ),
-        Mistake(
-            "There is a call per parameter. The buckets are those of cut(net, cap), with one call "
-            "each.",
-            when=every_rank(
-                lambda mine, its: len(mine[1]) > len(BYTES) and sum(mine[1]) == sum(BYTES)
-            ),
-        ),
-        Mistake(
-            "The gradients are wrong where ranks have them in different orders: each rank started "
-            "its buckets in the order in which they were full, and the n-th call of one rank is "
-            "matched with the n-th call of another. Start them in one fixed order: bucket k only "
-            "after bucket k - 1.",
-            when=_pair(OTHER, AGAIN, SUM),
-        ),
-        Mistake(
-            "A full bucket is never started on some rank. One gradient can complete the bucket "
-            "whose turn it is while buckets behind it are full already: after each gradient, start "
-            "as many buckets as possible.",
-            when=_pair(OWN, OTHER),
-            stuck=r"which ha(?:s|ve) (?:ended|finished)",
+            "The rank that waits longest is the first to arrive, the one with the smallest time: "
+            "subtract that, not the mean.",
+            when=_each(lambda seconds: [max(s) - mean(s) for s in zip(*seconds, strict=True)]),
         ),
     ),
     hints=(
-        "Keep three things from hook to hook: the buckets, which parameters are ready, and what "
-        "has been started. Functions that you define inside overlapped share its variables.",
-        "The hook adds its parameter to those that are ready. Then, as long as the next bucket "
-        "in order has all of its gradients, it starts that bucket. The function that you return "
-        "finishes what was started and empties both collections for the next step.",
-        "The next bucket is buckets[len(started)], if there is one left. A set of parameters has "
-        "issuperset. p.register_post_accumulate_grad_hook(hook) on every parameter, once.",
+        "In one collective, which rank waits longest, and for which one?",
+        "The first rank to arrive waits for the last one. Afterwards all ranks start the next "
+        "step together.",
+        "zip(*seconds) gives the times of all ranks, one collective after the other. You need the "
+        "largest difference in any of them.",
     ),
 )

@@ -1,119 +1,102 @@
-"""Exercise 05-3: find the bug of a script that takes the local rank for the rank."""
+"""Exercise 05-3: when the last all-reduce ends, if buckets are averaged during backward()."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
-
-import torch
-import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated, some_rank
-from .launched import launched
+from ...mistakes import Predicate, simulated
+from ...slips import Formula
+
+#: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
+#: shorter; one bucket; no compute time; a price of a call alone, or of bytes alone.
+CASES = (
+    (0.040, 8e6, 4, 0.001, 1e-9),
+    (0.012, 6e6, 3, 0.001, 4e-9),
+    (0.040, 8e6, 1, 0.001, 1e-9),
+    (0.040, 8e6, 64, 0.001, 1e-9),
+    (0.0, 6e6, 3, 0.001, 1e-9),
+    (0.030, 6e6, 5, 0.002, 0.0),
+    (0.010, 9e6, 3, 0.0, 2e-9),
+)
 
 
-def local_numbers(rank: int, world_size: int) -> tuple[int, int]:
-    """Return local rank and local world size: node 0 has one process, node 1 the others."""
-    return (0, 1) if rank == 0 else (rank - 1, world_size - 1)
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
 
 
-def trial(answer: Callable[[], int], here: Here) -> list[Any]:
-    """Form the group of two nodes of different size; ask it for its numbers, and add up."""
-    local_rank, local_size = local_numbers(here.rank, here.world_size)
-    with launched(
-        RANK=here.rank, WORLD_SIZE=here.world_size, LOCAL_RANK=local_rank,
-        LOCAL_WORLD_SIZE=local_size, GROUP_RANK=int(here.rank > 0),
-    ):  # fmt: skip
-        with _numbered(rank=here.rank, world_size=here.world_size):
-            gpu = answer()
-        if not dist.is_initialized():
-            return [gpu, "no group", "no group", "no group"]
-        x = torch.tensor([2.0**here.rank])
-        dist.all_reduce(x)
-        return [gpu, dist.get_rank(), dist.get_world_size(), x.item()]
+def _end(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
+    """Follow the buckets one by one."""
+    end = 0.0
+    for k in range(buckets):
+        full = compute * (k + 1) / buckets
+        end = max(end, full) + alpha + beta * size / buckets
+    return end
 
 
-class WrongNumbers(ValueError):
-    """Say which numbers init_process_group was given: ranks would wait for one another without
-    success."""
+def expected() -> list[float]:
+    return [_end(*case) for case in CASES]
 
 
-@contextmanager
-def _numbered(**right: int) -> Iterator[None]:
-    """Keep an answer from forming a group with other numbers than these."""
-    original = dist.init_process_group
-    local = dict(zip(right, local_numbers(*right.values()), strict=True))
-
-    def init(*args: Any, **named: Any) -> None:
-        given = inspect.signature(original).bind(*args, **named).arguments
-        wrong = {k: given[k] for k in right if isinstance(given.get(k), int)}
-        wrong = {k: value for k, value in wrong.items() if value not in (-1, right[k])}
-        if wrong and given.get("store") is None:
-            told = ", ".join(f"{name}={value} for {right[name]}" for name, value in wrong.items())
-            counted = " (as counted within the node)" if wrong.items() <= local.items() else ""
-            raise WrongNumbers(f"init_process_group is given {told}{counted}")
-        original(*args, **named)
-
-    with mock.patch.object(dist, "init_process_group", init):
-        yield
-
-
-def expected(world_size: int) -> list[list[Any]]:
-    return [
-        [local_numbers(rank, world_size)[0], rank, world_size, 2.0**world_size - 1]
-        for rank in range(world_size)
-    ]
-
-
-def _returns(wrong: Callable[[int, int], int]) -> Predicate:
-    """Return the predicate of the right group, and of ``wrong(rank, n)`` as the GPU."""
-    return simulated(lambda n: [[wrong(r, n), *its[1:]] for r, its in enumerate(expected(n))])
+def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
+    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
+    return simulated(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(
     id="05-3",
-    title="Find the bug",
-    answer="join",
+    title="When does the last bucket arrive?",
+    answer="end_of_step",
     trial=trial,
     expected=expected,
-    entries=("returned: the GPU", "get_rank()", "get_world_size()", "a sum over the group"),
-    seconds=8,
+    formula=Formula(
+        "call = alpha + beta * size / buckets\n"
+        "max(compute + call, compute / buckets + buckets * call)",
+        "compute size buckets alpha beta",
+        lambda n: CASES,
+    ),
+    entries=tuple(f"end_of_step{case}" for case in CASES),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Each node forms a group of its own, or tries to: LOCAL_RANK and LOCAL_WORLD_SIZE "
-            "count within a node. On each node one process takes itself for rank 0.",
-            raises=r"^WrongNumbers: .*counted within the node",
+            "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
+            "soon as the bucket is full and the call before has ended.",
+            when=_by(lambda t, s, b, x, y: t + b * x + s * y),
         ),
         Mistake(
-            "The group is right, but you return the rank as the number of the GPU. GPUs are "
-            "numbered per node, and the second node does not have that many.",
-            when=_returns(lambda rank, n: rank),
+            "That is right only if all calls but the last are hidden. If a call takes longer than "
+            "the gradients of a bucket, the calls queue: each waits for the one before.",
+            when=_by(lambda t, s, b, x, y: t + x + y * s / b),
         ),
         Mistake(
-            "The group is right, and the GPU is right as long as all nodes have equally many "
-            "processes. They may differ: read LOCAL_RANK instead.",
-            when=_returns(lambda rank, n: rank % local_numbers(rank, n)[1]),
+            "This assumes that the calls queue from the first bucket on. If a call takes less "
+            "time than the gradients of a bucket, it waits for the next bucket to be full.",
+            when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
         ),
         Mistake(
-            "The number of the GPU is a str: wrap it in int(…).",
-            when=some_rank(lambda mine, its: isinstance(mine[0], str)),
+            "Every bucket is a call, so α is paid once per bucket.",
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s))
+            | _by(lambda t, s, b, x, y: _end(t, s, b, x / b, y)),
         ),
         Mistake(
-            "There is no group after join: join has to form it, and the check leaves it.",
-            when=some_rank(lambda mine, its: mine[1] == "no group"),
+            "These are the seconds after the end of backward(). Count from its beginning.",
+            when=_by(lambda t, s, b, x, y: _end(t, s, b, x, y) - t),
+        ),
+        Mistake(
+            "You take the longer of computing and sending. But the first bucket is full only after "
+            "compute / buckets, and the last one is sent after all computing.",
+            when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
         ),
     ),
-    setup="import os",
     hints=(
-        "Two machines, two processes each: write down what rank and world_size are in each of the "
-        "four.",
-        "The group counts all processes, the GPU counts within the node. The function uses one "
-        "number for both.",
-        "Leave rank= and world_size= out: env:// reads RANK and WORLD_SIZE by itself. What "
-        "is returned was right.",
+        "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
+        "one after the other. None starts before its mark.",
+        "Either a call is over before the next bucket is full: then only the last call lasts "
+        "longer than backward(). Or it is not: then all calls follow each other without a gap, "
+        "from the first mark on.",
+        "With the time of one call, both cases are simple sums. The calls can only be late, so the "
+        "larger of the two sums is right. A loop over the buckets will do, too: a call starts at "
+        "its mark or at the end of the call before, whichever is later.",
     ),
 )

@@ -1,162 +1,131 @@
-"""Exercise 07-2: halve or double the scale on all ranks together, also if only one overflows.
-
-Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
-processor, so what a wrong answer gives is known beforehand.
-"""
+"""Exercise 07-2: weigh the loss of unequal batches so that every image counts the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...compare import number
+import torch
+from torch import nn
+
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import Predicate, simulated
 
-FIRST = 1.0
-#: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
-RUNS: tuple[tuple[int, tuple[int | None, ...]], ...] = (
-    (3, (None, None, 1, None, -1, None, None, None, None, None, None, None)),
-    (2, (None, None, None, 0, None, None)),
-)
-STEPS = sum(len(run) for _, run in RUNS)
+#: How many images each rank has in each call; rank 4 as many as rank 0.
+IMAGES = ((1, 2, 3, 4), (5, 1, 4, 2))
 
 
-def _who(overflows: int | None, n: int) -> int | None:
-    return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
+def _count(call: int, rank: int) -> int:
+    return IMAGES[call][rank % 4]
 
 
-def _steps(n: int) -> list[str]:
-    """Return a label for each step, which says its interval and who overflowed."""
-    labels = []
-    for interval, run in RUNS:
-        for step, overflows in enumerate(run):
-            who = _who(overflows, n)
-            what = "no overflow" if who is None else f"rank {who} overflowed"
-            labels.append(f"the scale after step {step} (interval {interval}, {what})")
-    return labels
+def _batch(call: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inputs of three numbers, and their labels, 0 or 1."""
+    count = _count(call, rank)
+    inputs = (torch.arange(3.0 * count).view(-1, 3) + rank) % 5 - 1.5
+    return inputs, torch.arange(count) % 2
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[float]:
-    scales = []
-    for interval, run in RUNS:
-        scale, good = FIRST, 0
-        for overflows in run:
-            mine = _who(overflows, here.world_size) == here.rank
-            scale, good = answer(scale, good, mine, interval)
-            scale, good = number(scale), number(good)
-            scales.append(scale)
-    return scales
+def _head() -> torch.Tensor:
+    return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
 
 
-#: rule(scale, good, overflow, interval) -> scale, good
-Rule = Callable[[float, int, bool, int], tuple[float, int]]
+def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
+    """Return this rank's own gradients of a matrix that turns inputs into scores."""
+    found = []
+    for call in range(len(IMAGES)):
+        head = _head().to(here.device).requires_grad_()
+        inputs, labels = (tensor.to(here.device) for tensor in _batch(call, here.rank))
+        answer(inputs @ head, labels).backward()
+        assert head.grad is not None
+        found.append(head.grad)
+    return found
 
 
-def _rule(
-    grows: Callable[[int, int], bool] = lambda good, interval: good + 1 == interval,
-    *,
-    skipped: Callable[[int], int] = lambda good: 0,
-    grown: Callable[[int], int] = lambda good: 0,
-) -> Rule:
-    """Return the rule that doubles the scale if ``grows(good, interval)``; ``skipped(good)`` and
-    ``grown(good)`` are the counts after an overflow and after the scale has grown."""
-
-    def rule(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-        if overflow:
-            return scale / 2, skipped(good)
-        return (scale * 2, grown(good)) if grows(good, interval) else (scale, good + 1)
-
-    return rule
+def _local(call: int, rank: int, factor: float) -> torch.Tensor:
+    """Return the gradient of the loss that a rank's images add up to, times a factor."""
+    head = _head().requires_grad_()
+    inputs, labels = _batch(call, rank)
+    (nn.functional.cross_entropy(inputs @ head, labels, reduction="sum") * factor).backward()
+    assert head.grad is not None
+    return head.grad
 
 
-_right = _rule()
+def _images(call: int, n: int) -> int:
+    return sum(_count(call, r) for r in range(n))
 
 
-def _simulation(rule: Rule, n: int, rank: int | None = None) -> list[float]:
-    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
-    scales = []
-    for interval, run in RUNS:
-        scale, good = FIRST, 0
-        for overflows in run:
-            who = _who(overflows, n)
-            scale, good = rule(
-                scale, good, who is not None and (rank is None or who == rank), interval
-            )
-            scales.append(scale)
-    return scales
+def _all(n: int, factor: Callable[[int, int], float]) -> list[list[torch.Tensor]]:
+    """Return each rank's gradients, where the sum of its losses is multiplied by
+    ``factor(call, rank)``."""
+    calls = range(len(IMAGES))
+    return [[_local(call, r, factor(call, r)) for call in calls] for r in range(n)]
 
 
-def expected(n: int) -> list[list[float]]:
-    return [_simulation(_right, n)] * n
+def expected(n: int) -> list[list[torch.Tensor]]:
+    """Return gradients whose mean over the ranks is that of all images' mean loss."""
+    return _all(n, lambda call, r: n / _images(call, n))
 
 
-def _simulated(rule: Rule) -> Predicate:
-    return simulated(lambda n: [_simulation(rule, n)] * n)
+def _each(factor: Callable[[int, int, int], float]) -> Predicate:
+    """Return the predicate of losses that are multiplied by ``factor(own, all, n)``: the numbers of
+    images on the rank and on all ranks, and that of ranks."""
+    return simulated(
+        lambda n: _all(n, lambda call, r: factor(_count(call, r), _images(call, n), n))
+    )
 
 
 EXERCISE = Exercise(
     id="07-2",
-    title="Skip together",
-    answer="next_scale",
+    title="Weigh unequal batches",
+    answer="fair_loss",
+    setup="import torch.nn.functional as F",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: STEPS),),
-    entries=_steps,
+    entries=("the gradient of the first call", "the gradient of the second call"),
+    goals=(
+        Goal("collectives", exactly=lambda n: 2),
+        Goal("bytes sent", most=lambda n: 16),
+    ),
     mistakes=(
         Mistake(
-            "Not every rank makes the call in every step: one that returns before it lets the "
-            "others wait, and one that makes it only after its own overflow waits for them. Every "
-            "rank has to contribute its flag in every step, even a zero.",
-            stuck=r"Cause: The call stands under a condition",
+            "This is the mean over the rank's own images, so an image on a rank with few of them "
+            "counts more than one on a rank with many. Divide by the number of images on all "
+            "ranks.",
+            when=_each(lambda own, all, n: 1 / own),
         ),
         Mistake(
-            "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
-            "know whether any of them overflowed.",
-            when=simulated(lambda n: [_simulation(_right, n, r) for r in range(n)]),
+            "The gradient is too small by a factor of world_size: DDP also divides by the number "
+            "of ranks, so multiply by world_size.",
+            when=_each(lambda own, all, n: 1 / all),
         ),
         Mistake(
-            "The scale never grows: after interval good steps in a row, double it and begin to "
-            "count again.",
-            when=_simulated(_rule(lambda good, interval: False)),
+            "This is the sum of the images' losses, so the gradient grows with the batch. Divide "
+            "by the number of images on all ranks.",
+            when=_each(lambda own, all, n: 1),
         ),
         Mistake(
-            "The count goes on after a skipped step. The good steps have to be in a row: return "
-            "0 as the count when a step is skipped.",
-            when=_simulated(_rule(skipped=lambda good: good)),
+            "You divide by world_size times this rank's number of images, as if all ranks had "
+            "equally many. Add up the numbers over the ranks, with all_reduce.",
+            when=_each(lambda own, all, n: 1 / (n * own)),
         ),
         Mistake(
-            "It grows one step too late: the step that has just ended counts too.",
-            when=_simulated(_rule(lambda good, interval: good == interval)),
+            "You divide twice: F.cross_entropy has already divided by the rank's own number of "
+            'images. Use its sum, reduction="sum".',
+            when=_each(lambda own, all, n: n / all / own),
         ),
         Mistake(
-            "After the scale has grown, the count begins again: return 0 there too.",
-            when=_simulated(_rule(grown=lambda good: good + 1))
-            | _simulated(
-                _rule(lambda good, interval: good + 1 >= interval, grown=lambda good: good + 1)
-            ),
-        ),
-        Mistake(
-            "The scale grows after three good steps, whatever interval is: compare with interval.",
-            when=_simulated(_rule(lambda good, interval: good + 1 == 3)),
-        ),
-        Mistake(
-            "One value is unpacked into two: next_scale has to return two, the new scale and the "
-            "new count.",
-            raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
-            r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
-        ),
-        Mistake(
-            "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
-            "flags with MAX, or add them up and compare with 0.",
-            when=simulated(lambda n: [_simulation(_right, n, n)] * n),
+            "The factor is upside down: the more of all images a rank has, the more its mean "
+            "counts. Multiply by its own number, and divide by that of all ranks.",
+            when=_each(lambda own, all, n: all / n / own**2),
         ),
     ),
     hints=(
-        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
-        "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
-        "above zero on all ranks if it was on one.",
-        "There are three cases, each with a new scale and a new count: an overflow on any rank; "
-        "good + 1 == interval; neither. Only in the last does the count go on.",
+        "DDP turns the ranks' losses into (L0 + L1 + …) / n. What must each L be, so that this "
+        "is the sum over all images, divided by their number?",
+        "L is the sum over this rank's images, times n, divided by the number of images on all "
+        "ranks. An all_reduce of len(labels) gives that number.",
+        "Put float(len(labels)) into a tensor on scores.device and all_reduce it. The loss with "
+        'reduction="sum" is multiplied by one number and divided by another.',
     ),
 )

@@ -1,190 +1,178 @@
-"""Exercise 07-3: add up the gradients of bf16 parameters in fp32, over batches and over ranks.
-
-A batch is the gradient that it gives: whole numbers that bf16 holds, but whose sums it does not.
-"""
+"""Exercise 07-3: find the slow rank, and what is slow there, on a timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from statistics import mean
 from typing import Any
 
-import torch
-from torch import nn
+from ....notebook.timeline.timeline import Timeline
+from ....wire.recording import WORK, Event, Recording
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near, simulated
-
-#: How many batches a rank has in each call.
-COUNTS = (4, 1)
-#: What is looked at after a call.
-LOOKS = ("the gradients of {}", "their types", "each .grad is None")
-PARAMETERS = 2
-
-
-class _Net(nn.Module):
-    """Give a loss whose gradient is the batch, and for the bias twice its first number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))
-        self.bias = nn.Parameter(torch.zeros(1, dtype=torch.bfloat16))
-
-    def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        return (self.weight * batch).sum() + (self.bias * 2 * batch[0, 0]).sum()
-
-
-def _batches(rank: int, count: int) -> list[torch.Tensor]:
-    """Return a rank's batches: after the first, each adds less than half a step of bf16."""
-    small = torch.tensor([[1.0, -1.0], [3.0, 0.5]])
-    large = torch.tensor([[256.0, -512.0], [3.0, 128.0]])
-    both = (large if k == 0 else small for k in range(count))
-    return [(batch * (rank + 1)).bfloat16() for batch in both]
-
-
-def trial(answer: Callable[[nn.Module, list[torch.Tensor]], Any], here: Here) -> list[Any]:
-    """Return for each call the gradients, their types, and whether .grad is empty."""
-    results: list[Any] = []
-    for count in COUNTS:
-        net = _Net().to(here.device)
-        gradients = answer(net, [batch.to(here.device) for batch in _batches(here.rank, count)])
-        types = [str(getattr(g, "dtype", type(g).__name__)) for g in gradients]
-        results += [list(gradients), types, all(p.grad is None for p in net.parameters())]
-    return results
+#: Milliseconds of each kind of work in each step, and of the all-reduce after it.
+USUAL = dict(zip(WORK, (5, 20, 60, 8), strict=True))
+ALL_REDUCE, STEPS = 6, 3
+#: Milliseconds that a rank takes longer in a kind of work, or shorter; "all-reduce" is the last
+#: one, which ends later on that rank.
+Extra = Mapping[tuple[int, str], int]
+#: The ranks that recorded, who is the slow one, in what, and how the steps differ from usual.
+CASES: tuple[tuple[tuple[int, ...], tuple[int, str], Extra], ...] = (
+    ((0, 1, 2, 3), (2, "forward"), {(2, "forward"): 100}),
+    ((0, 1, 2, 3), (0, "data loading"), {(0, "data loading"): 30, (3, "forward"): 10}),
+    ((0, 1), (1, "backward"), {(1, "backward"): 50}),
+    ((0, 1, 2), (1, "optimizer"), {(1, "optimizer"): 40, (2, "data loading"): 4}),
+    (
+        (0, 1, 2, 3),
+        (1, "backward"),
+        {(1, "backward"): 60, (1, "forward"): -12, (3, "data loading"): 25, (3, "forward"): -15},
+    ),
+    (
+        (1, 2, 3),
+        (3, "forward"),
+        {
+            (3, "forward"): 35,
+            (3, "optimizer"): 20,
+            (3, "all-reduce"): 160,
+            (1, "forward"): 5,
+            (2, "backward"): 7,
+        },
+    ),
+    ((2, 3, 5), (5, "data loading"), {(5, "data loading"): 45, (3, "optimizer"): 6}),
+)
 
 
-Gradients = list[torch.Tensor]
-#: rank, number of ranks, number of batches -> its gradients
-Play = Callable[[int, int, int], Gradients]
+def record(ranks: tuple[int, ...], extra: Extra) -> Timeline:
+    """Make up the recordings of ranks that train with one bucket."""
+    took = {r: {kind: ms + extra.get((r, kind), 0) for kind, ms in USUAL.items()} for r in ranks}
+    now = dict.fromkeys(ranks, 0)
+    events: dict[int, list[Event]] = {r: [] for r in ranks}
+
+    def note(rank: int, kind: str, start: int, stop: int, *key: object) -> None:
+        members = ranks if key else ()
+        events[rank].append(
+            Event(kind, kind, start * 10**6, stop * 10**6, None, tuple(key), members)
+        )
+
+    for step in range(STEPS):
+        begun: dict[int, int] = {}
+        for r in ranks:
+            for kind in WORK[:2]:
+                note(r, kind, now[r], now[r] + took[r][kind])
+                now[r] += took[r][kind]
+            begun[r], now[r] = now[r], now[r] + took[r]["backward"]
+        joined = max(now.values()) + ALL_REDUCE
+        for r in ranks:
+            end = joined + (extra.get((r, "all-reduce"), 0) if step == STEPS - 1 else 0)
+            note(r, "backward", begun[r], end)
+            note(r, "blocked", now[r], end)
+            note(r, "communication", now[r], end, "collective", "0", ranks, step)
+            now[r] = end + took[r]["optimizer"]
+            note(r, "optimizer", end, now[r])
+    return Timeline([Recording(r, 0, now[r] * 10**6, events[r]) for r in ranks])
 
 
-def _of(batch: torch.Tensor) -> Gradients:
-    return [batch, 2 * batch[0, :1]]
+def trial(answer: Callable[[Timeline], Any], here: Here) -> list[Any]:
+    return [answer(record(ranks, extra)) for ranks, _, extra in CASES]
 
 
-def _added(every: Iterable[Gradients]) -> Gradients:
-    return [torch.stack(own).sum(dim=0) for own in zip(*every, strict=True)]
+def expected() -> list[tuple[int, str]]:
+    return [culprit for _, culprit, _ in CASES]
 
 
-def _sum(rank: int, count: int) -> Gradients:
-    """Return the sum of a rank's gradients, in fp32."""
-    return _added(_of(batch.float()) for batch in _batches(rank, count))
-
-
-def _sum_in_bf16(rank: int, count: int) -> Gradients:
-    """Return the sum that backward() leaves in .grad."""
-    first, *others = (_of(batch) for batch in _batches(rank, count))
-    for own in others:
-        first = [total + g for total, g in zip(first, own, strict=True)]
-    return [total.float() for total in first]
-
-
-def _never_cleared(rank: int, count: int) -> Gradients:
-    """Return the sum of what is in .grad after each batch, if nothing clears it."""
-    return _added(_sum_in_bf16(rank, k + 1) for k in range(count))
-
-
-def _mean(
-    total: Callable[[int, int], Gradients],
-    factor: Callable[[int, int], float] = lambda n, count: 1 / (n * count),
-) -> Play:
-    """Return the simulation that multiplies the sum over the ranks by factor(ranks, batches)."""
-    return lambda rank, n, count: [
-        g * factor(n, count) for g in _added(total(r, count) for r in range(n))
-    ]
-
-
-def _results(simulate: Play, n: int, empty: bool = True) -> list[list[Any]]:
-    types = ["torch.float32"] * PARAMETERS
-    return [
-        [item for count in COUNTS for item in (simulate(rank, n, count), types, empty)]
-        for rank in range(n)
-    ]
-
-
-def expected(n: int) -> list[list[Any]]:
-    return _results(_mean(_sum), n)
-
-
-def _gives(simulate: Play) -> When:
-    """Return the predicate of a mistake in the gradients, whatever it leaves in .grad."""
+def _ranks_are(choose: Callable[[Timeline], int]) -> When:
+    """Return the predicate of choosing that rank in every recording, whatever the kind."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        mine = _all_gradients(yours)
-        wrong = _all_gradients(_results(simulate, n))
-        return near(mine, wrong) and not near(mine, _all_gradients(expected))
+        wrong = [choose(record(ranks, extra)) for ranks, _, extra in CASES]
+        return [rank for rank, _ in yours] == wrong != [rank for rank, _ in expected]
 
     return when
 
 
-def _all_gradients(results: list[list[Any]]) -> list[Any]:
-    """Return the gradients of all ranks, call by call."""
-    return [g for own in results for gradients in own[:: len(LOOKS)] for g in gradients]
+def _place(timeline: Timeline) -> int:
+    """Return the place of the rank that waits least."""
+    waits = [timeline.seconds("waiting", rank) for rank in timeline.ranks]
+    return waits.index(min(waits))
 
 
-def _is_rounded(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether all numbers are right but for the digits that bf16 lacks."""
-    mine = [torch.as_tensor(g).cpu().float() for g in _all_gradients(yours)]
-    right = _all_gradients(expected)
-    close = [torch.allclose(g, its, 0.02) for g, its in zip(mine, right, strict=True)]
-    return all(close) and not all(map(torch.equal, mine, right))
+def _kinds_are(compare: Callable[[float, float], float], off: str = "blocked") -> When:
+    """Return the predicate of the right ranks, and in every recording the kind with the most
+    ``compare(mine, usual)``: its seconds on the slow rank, and their mean over the others; those of
+    backward without the seconds of ``off``."""
+
+    def choose(timeline: Timeline, rank: int) -> str:
+        def work(kind: str, r: int) -> float:
+            idle = timeline.seconds(off, r) if off and kind == "backward" else 0.0
+            return timeline.seconds(kind, r) - idle
+
+        others = [r for r in timeline.ranks if r != rank]
+        return max(WORK, key=lambda k: compare(work(k, rank), mean(work(k, r) for r in others)))
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        chosen = [(who, choose(record(ranks, extra), who)) for ranks, (who, _), extra in CASES]
+        return [(rank, kind) for rank, kind in yours] == chosen
+
+    return when
 
 
 EXERCISE = Exercise(
     id="07-3",
-    title="Add up in fp32",
-    answer="main_gradients",
-    setup="from torch import nn",
+    title="Find the slow rank",
+    answer="culprit",
+    setup="from labkit.notebook.timeline.timeline import Timeline",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: PARAMETERS * len(COUNTS)),),
     entries=tuple(
-        look.format(f"{count} batch{'es' * (count > 1)}") for count in COUNTS for look in LOOKS
+        f"recording {k} (ranks {', '.join(map(str, ranks))})"
+        for k, (ranks, _, _) in enumerate(CASES, 1)
     ),
+    where="notebook",
     mistakes=(
         Mistake(
-            "The batches were added up in bf16: backward() adds to .grad in the type of "
-            "the parameter. Add .grad to a float32 tensor after each batch, and clear it.",
-            when=_gives(_mean(_sum_in_bf16)),
+            "You name the rank that waits longest. It waits because it is early: the slow rank is "
+            "the one for which the others wait, and it hardly waits itself.",
+            when=_ranks_are(lambda t: max(t.ranks, key=lambda r: t.seconds("waiting", r))),
         ),
         Mistake(
-            "A gradient is counted again with each later batch: .grad still holds it. Set p.grad "
-            "to None after you have added it.",
-            when=_gives(_mean(_never_cleared)),
+            "You name the rank that is blocked least. Blocked time is also that in which the data "
+            "is on its way; how long a rank waits for others to join is in "
+            'seconds("waiting", rank).',
+            when=_ranks_are(lambda t: min(t.ranks, key=lambda r: t.seconds("blocked", r))),
         ),
         Mistake(
-            "These are each rank's own gradients: they still have to be averaged over the ranks.",
-            when=_gives(lambda rank, n, count: [g / count for g in _sum(rank, count)]),
+            "You name the place of the rank in timeline.ranks. The ranks need not begin at 0: "
+            "return the rank that stands at that place.",
+            when=_ranks_are(_place),
         ),
         Mistake(
-            "That is the sum over the ranks; the mean is wanted: divide by world_size too.",
-            when=_gives(_mean(_sum, lambda n, count: 1 / count)),
+            'The ranks are right, but not the kinds of work: take the time off "backward" in which '
+            'the rank was blocked, seconds("blocked", rank). Its waiting time ends when the last '
+            "rank has joined, and the rank is blocked until the data has arrived.",
+            when=_kinds_are(lambda mine, usual: mine - usual, off="waiting"),
         ),
         Mistake(
-            "That is the sum over the batches; the mean is wanted: divide by len(batches) too.",
-            when=_gives(_mean(_sum, lambda n, count: 1 / n)),
+            "The ranks are right, but you name the kind that takes several times as long as "
+            "usual. The others wait for seconds: name the kind with the largest difference.",
+            when=_kinds_are(lambda mine, usual: mine / usual),
         ),
         Mistake(
-            "Digits were lost in bf16, over the ranks or at the end: pass float32 tensors to "
-            "all_reduce, and return float32.",
-            when=_is_rounded,
+            'The ranks are right, but not the kinds of work: you compare "backward" with the '
+            'time in it during which a rank only waited. Subtract seconds("blocked", rank).',
+            when=_kinds_are(lambda mine, usual: mine - usual, off=""),
         ),
         Mistake(
-            "The gradients are right, but a parameter still has a .grad: set it to None, or the "
-            "next backward() adds to it.",
-            when=simulated(lambda n: _results(_mean(_sum), n, empty=False)),
-        ),
-        Mistake(
-            "The result is right, but the gradients are all-reduced after every batch. Add up all "
-            "batches first, then all-reduce the sums.",
-            missed="collectives",
+            "The ranks are right, but you name the kind that takes longest there. Backward usually "
+            "does, on every rank: look for the kind that takes longer than on the other ranks.",
+            when=_kinds_are(lambda mine, usual: mine),
         ),
     ),
     hints=(
-        "The float32 tensors have to exist before the first backward(): one per parameter, all "
-        "zeros, of the parameter's shape.",
-        "After each backward() add every p.grad to its sum and set p.grad to None. After the last "
-        "batch all-reduce each sum and divide it.",
-        "torch.zeros_like(p, dtype=torch.float32) makes a sum, and sum += p.grad adds bf16 to "
-        "fp32 in fp32. Divide by world_size * len(batches).",
+        'Which rank has hardly any hatching in its lower row? Ask for seconds("waiting", rank).',
+        "The slow rank waits least. For each kind of work, compare its seconds with the mean of "
+        "the other ranks; the largest difference is the culprit.",
+        'For "backward", first subtract seconds("blocked", rank), on every rank: the early ranks '
+        "spend the time in it during which they wait for the slow one.",
     ),
 )

@@ -1,157 +1,150 @@
-"""Exercise 08-1: form the group where there is none, and leave it, however the job ends."""
+"""Exercise 08-1: find the largest power of two that scales all ranks' gradients without an
+overflow.
+
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from functools import partial
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
-import torch.distributed as dist
 
-from ....base import times
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate
-from .facts import Facts
+from ...compare import number
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import every_rank, simulated
 
-TRAINED = "trained"
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Be in no group, with gloo on the loopback interface; afterwards all is as before."""
-    name, variable = ("lo", "GLOO_SOCKET_IFNAME")
-    before = os.environ.get(variable)
-    if any(name == found for _, found in socket.if_nameindex()):
-        os.environ[variable] = name
-    _leave()
-    try:
-        yield
-    finally:
-        _leave()
-        if before is None:
-            os.environ.pop(variable, None)
-        else:
-            os.environ[variable] = before
+#: The largest number of fp16.
+LARGEST = torch.finfo(torch.float16).max
 
 
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
+#: What is asked: the largest gradient of all ranks, in the words of a table.
+CASES = (
+    "gradients down to -0.0024",
+    "gradients up to 2**-8",
+    "a gradient of 131,010",
+    "a gradient of 131,008",
+)
 
 
-def _work() -> str:
-    """Do what only works in a group."""
-    dist.all_reduce(torch.ones(1))
-    return TRAINED
+def _gradients(rank: int, n: int) -> list[torch.Tensor]:
+    """Return this rank's gradients, as ``CASES`` names them.
+
+    The first one's largest is negative. The second's is a power of two, on the last rank, for which
+    65,504 and 65,536 make a difference. The others ask for a scale below 1, the third without a
+    dimension; they are twice 65,505 and twice 65,504. The first one's norm would halve the scale.
+    """
+    peak = {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
+    high = 2.0**-8 if rank == n - 1 else 2.0**-10
+    return [
+        torch.tensor([1e-7, 2e-4 / (rank + 1), peak, -3e-6, *[0.9 * peak] * 3]),
+        torch.tensor([[1e-7, -3e-6], [high, -1e-4]]),
+        torch.tensor(131_010.0 if rank == n - 1 else 1.0),
+        torch.tensor([[131_008.0 if rank == 0 else -1.0]]),
+    ]
 
 
-def _fail() -> None:
-    raise ZeroDivisionError("a job that fails")
+#: What is taken for the largest number of a gradient.
+Top = Callable[[torch.Tensor], torch.Tensor]
 
 
-def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
-    """Run a job, one that fails, and one inside a group that is there already."""
-
-    def attempt(job: Callable[[], Any]) -> str:
-        try:
-            said = str(answer(job))
-        except ZeroDivisionError as error:  # the job's own; any other is the answer's
-            said = f"raises {type(error).__name__}"
-        return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
-
-    facts = {}
-    soon = partial(dist.init_process_group, timeout=timedelta(seconds=times.TRIAL_ALONE))
-    with _alone(), patch.object(dist, "init_process_group", soon):
-        facts["a job"] = attempt(_work)
-        _leave()
-        facts["a job that fails"] = attempt(_fail)
-        _leave()
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        facts["inside a group"] = attempt(_work)
-    return facts
+def _power(top: float, largest: float = LARGEST) -> float:
+    return 2.0 ** math.floor(math.log2(largest / top))
 
 
-def expected() -> Facts:
-    """Leave a group exactly where there was one before."""
-    return {
-        "a job": f"{TRAINED}, no group is left",
-        "a job that fails": "raises ZeroDivisionError, no group is left",
-        "inside a group": f"{TRAINED}, a group is left",
-    }
+def _tops(n: int, top: Top = lambda g: g.abs().max()) -> list[list[float]]:
+    """Return for each rank the largest gradient, without its sign, of each case."""
+    return [[top(g).item() for g in _gradients(r, n)] for r in range(n)]
 
 
-def _said(fact: str, text: str) -> Predicate:
-    """Return the predicate of a mistake of 08-1: a fact that begins or ends with a text."""
-    return Predicate(lambda yours, *_: yours[fact].startswith(text) or yours[fact].endswith(text))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    gradients = [g.to(here.device) for g in _gradients(here.rank, here.world_size)]
+    before = [g.clone() for g in gradients]
+    scales = [number(answer(g)) for g in gradients]
+    return [*scales, all(g.equal(b) for g, b in zip(gradients, before, strict=True))]
+
+
+def _scales(
+    scale: Callable[[float], float] = _power,
+    together: Callable[[Sequence[float]], float] = max,
+    top: Top = lambda g: g.abs().max(),
+) -> Callable[[int], list[list[float]]]:
+    """Return what a rule gives that puts the ranks' largest gradients together."""
+    return lambda n: (
+        [[*(scale(together(case)) for case in zip(*_tops(n, top), strict=True)), True]] * n
+    )
+
+
+expected = _scales()
 
 
 EXERCISE = Exercise(
     id="08-1",
-    title="Form the group, and leave it",
-    answer="run",
-    setup="import torch.distributed as dist",
+    title="Find the largest scale",
+    answer="largest_scale",
     trial=trial,
     expected=expected,
-    where="notebook",
+    goals=(Goal("collectives", exactly=lambda n: len(CASES)),),
+    entries=(*CASES, "the gradients are as before"),
     mistakes=(
         Mistake(
-            "The job's result is lost, or job is not called: return what job() returns, whether a "
-            "group was there or not.",
-            when=_said("a job", "None") | _said("inside a group", "None"),
+            "Each rank looks at its own gradients, so the ranks have different scales. The largest "
+            "gradient of all ranks decides: all_reduce with MAX.",
+            when=simulated(lambda n: [[*map(_power, tops), True] for tops in _tops(n)]),
         ),
         Mistake(
-            "No group is formed, and the job's collective needs one: call "
-            "dist.init_process_group first.",
-            raises=r"Default process group has not been initialized",
+            "The largest gradient of the first case is negative, and it overflows too: take abs() "
+            "before max().",
+            when=simulated(_scales(top=torch.max)),
         ),
         Mistake(
-            "The group waits for processes that are not there: this one is alone, rank=0 and "
-            "world_size=1.",
-            raises=r"^DistStoreError: [Ww]ait timeout",
+            "log2 needs a number above 0. Gradients may be negative: take abs() before max(). And "
+            "divide with /, since // may round down to 0.",
+            raises=r"^ValueError: (math domain error|expected a positive input)",
         ),
         Mistake(
-            "The group is still there after the job: call dist.destroy_process_group().",
-            when=_said("a job", "a group is left"),
+            "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "
+            "the largest one decides, gradient.abs().max().",
+            when=simulated(_scales(top=torch.norm)),
         ),
         Mistake(
-            "A job that fails leaves its group behind, and the next call cannot form one. Put "
-            "what has to happen in any case into finally.",
-            when=_said("a job that fails", "a group is left"),
+            "Rounded up, the largest gradient overflows: round the exponent down.",
+            when=simulated(_scales(lambda top: 2.0 ** math.ceil(math.log2(LARGEST / top)))),
         ),
         Mistake(
-            "What run returns is not what the job returns: call job(), and return its result, in a "
-            "group that is there already too.",
-            when=lambda yours, expected, n: all(
-                not yours[name].startswith((TRAINED, "raises"))
-                for name in ("a job", "inside a group")
-            ),
+            "That is the largest factor, but not a power of two. A power of two changes only the "
+            "exponent, so that no digit is lost.",
+            when=simulated(_scales(lambda top: LARGEST / top)),
         ),
         Mistake(
-            "The job's error is swallowed, so the caller of run takes a failed job for a "
-            "finished one. Let the error through.",
-            when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
+            "all_reduce adds up by default. For the largest value pass op=dist.ReduceOp.MAX.",
+            when=simulated(_scales(together=sum)),
         ),
         Mistake(
-            "Inside a group it tries to form a second one, which torch refuses. Check "
-            "dist.is_initialized() first.",
-            raises=r"trying to initialize the default process group twice",
+            "That is the scale for the smallest of the ranks' largest gradients; the largest of "
+            "them overflows first. Combine the largest gradients with MAX, or the ranks' scales "
+            "with MIN.",
+            when=simulated(_scales(together=min)),
         ),
         Mistake(
-            "It destroys a group that it has not formed. Leave that to the code that formed it.",
-            when=_said("inside a group", "no group is left"),
+            "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "
+            "not.",
+            when=every_rank(lambda mine, its: mine == [*its[:-1], False]),
+        ),
+        Mistake(
+            "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "
+            "number, not the power of two above it.",
+            when=simulated(_scales(lambda top: _power(top, 65536))),
         ),
     ),
     hints=(
-        "Three cases: a group is there already; the job works; the job fails.",
-        "If dist.is_initialized() is true, only call the job. Otherwise form the group, and then "
-        "use try and finally.",
-        "init_process_group stands before the try, the job inside it. What stands under finally "
-        "runs after a return as well as after an error.",
+        "Only one number per rank matters: the largest absolute value.",
+        "all_reduce with op=dist.ReduceOp.MAX gives the largest value of all ranks. The factor "
+        "is 65504 divided by it, rounded down to a power of two.",
+        "If top is the largest value of all ranks, math.log2(65504 / top.item()) is the "
+        "exponent. math.floor rounds it down.",
     ),
 )

@@ -1,155 +1,162 @@
-"""Exercise 08-2: split the data in the same way on all ranks, and deal it anew in every epoch."""
+"""Exercise 08-2: halve or double the scale on all ranks together, also if only one overflows.
+
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.distributed as dist
+from ...compare import number
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate, simulated
 
-from ...exercise import Exercise, Here, Mistake
-from .facts import Facts, fact
-
-#: Items for each rank; a quarter is for testing.
-DEALT, TESTED = 18, 6
-EPOCHS = 3
-#: The smallest item, so that an item is not its own position.
-FIRST = 1000
-
-
-def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
-    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
-    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
-    items = range(FIRST, FIRST + (DEALT + TESTED) * here.world_size)
-    given = answer(list(items), EPOCHS)
-    if given is None:
-        return None
-    dealt, tested = given
-    shares = [[int(i) for i in epoch] for epoch in dealt]
-    mine = ((shares + [[]] * EPOCHS)[:EPOCHS], [int(i) for i in tested])
-    everyone: list[Any] = [None] * here.world_size
-    dist.all_gather_object(everyone, mine)
-    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
-    orders = {tuple(epoch) for epoch in mine[0] if epoch}
-    tests = sorted(i for _, test in everyone for i in test)
-    return {
-        "epochs": len(shares),
-        "all are items of data": set().union(tests, *epochs) <= set(items),
-        "trained on": [len(epoch) for epoch in epochs],
-        "different items trained on": [len(set(epoch)) for epoch in epochs],
-        "one order twice": len(orders) < sum(map(bool, mine[0])),
-        "tested": len(tests),
-        "different items tested": len(set(tests)),
-        "trained on and tested": len(set(tests) & set().union(*epochs)),
-    }
+FIRST = 1.0
+#: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
+RUNS: tuple[tuple[int, tuple[int | None, ...]], ...] = (
+    (3, (None, None, 1, None, -1, None, None, None, None, None, None, None)),
+    (2, (None, None, None, 0, None, None)),
+)
+STEPS = sum(len(run) for _, run in RUNS)
 
 
-def expected(world_size: int) -> list[Facts]:
-    """Count what one process has that trains on three quarters and tests the rest."""
-    facts = {
-        "epochs": EPOCHS,
-        "all are items of data": True,
-        "trained on": [DEALT * world_size] * EPOCHS,
-        "different items trained on": [DEALT * world_size] * EPOCHS,
-        "one order twice": False,
-        "tested": TESTED * world_size,
-        "different items tested": TESTED * world_size,
-        "trained on and tested": 0,
-    }
-    return [facts] * world_size
+def _who(overflows: int | None, n: int) -> int | None:
+    return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
 
 
-def _is_even(facts: Facts, n: int) -> bool:
-    """Return whether as many items are trained on and tested as there should be, with repeats."""
-    return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
+def _steps(n: int) -> list[str]:
+    """Return a label for each step, which says its interval and who overflowed."""
+    labels = []
+    for interval, run in RUNS:
+        for step, overflows in enumerate(run):
+            who = _who(overflows, n)
+            what = "no overflow" if who is None else f"rank {who} overflowed"
+            labels.append(f"the scale after step {step} (interval {interval}, {what})")
+    return labels
 
 
-def _repeats(yours: Sequence[Facts], n: int) -> bool:
-    """Return whether items are trained on twice in an epoch, where the numbers are even."""
-    return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
+def trial(answer: Callable[..., Any], here: Here) -> list[float]:
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            mine = _who(overflows, here.world_size) == here.rank
+            scale, good = answer(scale, good, mine, interval)
+            scale, good = number(scale), number(good)
+            scales.append(scale)
+    return scales
 
 
-def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Return whether all is in order but for how many items are tested."""
-    tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
-    rest = (DEALT + TESTED) * n - tested
-    return tested != TESTED * n and trained == [rest] * EPOCHS
+#: rule(scale, good, overflow, interval) -> scale, good
+Rule = Callable[[float, int, bool, int], tuple[float, int]]
+
+
+def _rule(
+    grows: Callable[[int, int], bool] = lambda good, interval: good + 1 == interval,
+    *,
+    skipped: Callable[[int], int] = lambda good: 0,
+    grown: Callable[[int], int] = lambda good: 0,
+) -> Rule:
+    """Return the rule that doubles the scale if ``grows(good, interval)``; ``skipped(good)`` and
+    ``grown(good)`` are the counts after an overflow and after the scale has grown."""
+
+    def rule(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+        if overflow:
+            return scale / 2, skipped(good)
+        return (scale * 2, grown(good)) if grows(good, interval) else (scale, good + 1)
+
+    return rule
+
+
+_right = _rule()
+
+
+def _simulation(rule: Rule, n: int, rank: int | None = None) -> list[float]:
+    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            who = _who(overflows, n)
+            scale, good = rule(
+                scale, good, who is not None and (rank is None or who == rank), interval
+            )
+            scales.append(scale)
+    return scales
+
+
+def expected(n: int) -> list[list[float]]:
+    return [_simulation(_right, n)] * n
+
+
+def _simulated(rule: Rule) -> Predicate:
+    return simulated(lambda n: [_simulation(rule, n)] * n)
 
 
 EXERCISE = Exercise(
     id="08-2",
-    title="Split and deal",
-    answer="deal",
-    setup="""
-        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
-
-
-        def items(loader):
-            return [int(item) for batch in loader for item in batch]
-    """,
+    title="Skip together",
+    answer="next_scale",
     trial=trial,
     expected=expected,
+    goals=(Goal("collectives", exactly=lambda n: STEPS),),
+    entries=_steps,
     mistakes=(
         Mistake(
-            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            raises=r"sampler option is mutually exclusive with shuffle",
+            "Not every rank makes the call in every step: one that returns before it lets the "
+            "others wait, and one that makes it only after its own overflow waits for them. Every "
+            "rank has to contribute its flag in every step, even a zero.",
+            stuck=r"Cause: The call stands under a condition",
         ),
         Mistake(
-            "Those are positions, not items: a sampler yields positions in its set. Read the items "
-            "through a loader, or look each position up in the set.",
-            when=fact("all are items of data", lambda inside, n: not inside),
+            "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
+            "know whether any of them overflowed.",
+            when=simulated(lambda n: [_simulation(_right, n, r) for r in range(n)]),
         ),
         Mistake(
-            "Some items are both trained on and tested: each rank splits with its own random "
-            "numbers, so the splits differ. Pass random_split a generator with the same seed on "
-            "every rank.",
-            when=lambda yours, expected, n: (
-                _repeats(yours, n) and yours[0]["trained on and tested"] > 0
+            "The scale never grows: after interval good steps in a row, double it and begin to "
+            "count again.",
+            when=_simulated(_rule(lambda good, interval: False)),
+        ),
+        Mistake(
+            "The count goes on after a skipped step. The good steps have to be in a row: return "
+            "0 as the count when a step is skipped.",
+            when=_simulated(_rule(skipped=lambda good: good)),
+        ),
+        Mistake(
+            "It grows one step too late: the step that has just ended counts too.",
+            when=_simulated(_rule(lambda good, interval: good == interval)),
+        ),
+        Mistake(
+            "After the scale has grown, the count begins again: return 0 there too.",
+            when=_simulated(_rule(grown=lambda good: good + 1))
+            | _simulated(
+                _rule(lambda good, interval: good + 1 >= interval, grown=lambda good: good + 1)
             ),
         ),
         Mistake(
-            "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
-            "none. All ranks draw one order, so the sampler's seed and epoch are the same on each, "
-            "and each takes its own part of it.",
-            when=lambda yours, expected, n: (
-                _repeats(yours, n) and yours[0]["trained on and tested"] == 0
-            ),
+            "The scale grows after three good steps, whatever interval is: compare with interval.",
+            when=_simulated(_rule(lambda good, interval: good + 1 == 3)),
         ),
         Mistake(
-            "Items that were trained on are tested too, although all ranks split alike. Split "
-            "once, before the epochs, and test the other part.",
-            when=lambda yours, expected, n: (
-                _is_even(yours[0], n)
-                and yours[0]["trained on and tested"] > 0
-                and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
-            ),
+            "One value is unpacked into two: next_scale has to return two, the new scale and the "
+            "new count.",
+            raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
+            r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
         ),
         Mistake(
-            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
-            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
-        ),
-        Mistake(
-            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
-            when=fact("tested", lambda count, n: count == TESTED * n * n),
-        ),
-        Mistake(
-            "The split is not 75 : 25. Three quarters of the items are for training "
-            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
-            when=_other_shares,
-        ),
-        Mistake(
-            "Two epochs have the same order: the training sampler has to shuffle, and "
-            "set_epoch(epoch), called before each epoch, has to get its number.",
-            when=fact("one order twice", lambda same, n: same),
+            "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
+            "flags with MAX, or add them up and compare with 0.",
+            when=simulated(lambda n: [_simulation(_right, n, n)] * n),
         ),
     ),
     hints=(
-        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
-        "order in each epoch.",
-        "generator=torch.Generator().manual_seed(0) goes into random_split; "
-        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
-        "the loaders.",
-        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
+        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
+        "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
+        "above zero on all ranks if it was on one.",
+        "There are three cases, each with a new scale and a new count: an overflow on any rank; "
+        "good + 1 == interval; neither. Only in the last does the count go on.",
     ),
 )

@@ -1,167 +1,172 @@
-"""Exercise 08-4: take a step with a loss that is scaled, and skip one that overflows."""
+"""Exercise 08-4: a whole step with autocast, accumulation, a scaler, clipping and a schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
 from typing import Any
-from unittest import mock
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+from ...exercise import Exercise, Goal, Mistake
+from ...mistakes import Predicate, every_rank, near
+from .whole_step import LABELS, RATE, SCALE, STEPS, expected, look, trial
 
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import every_rank
-from .facts import Facts, fact
-
-#: Where GradScaler begins by default.
-SCALE = 65536.0
-RATE = 1e6
-LABEL = 1e-8
-SCALED = "backward() is called on the loss times"
-MOVED = "moved, in steps of float32"
-AFTERWARDS = "moved by the next step"
+#: The norm of what the last of the first step's batches adds to the mean gradient.
+_LAST = math.hypot(3.0 + 3.0, 4.0 - 3.0) / 4
 
 
-def _net() -> nn.Linear:
-    net = nn.Linear(8, 1, bias=False)
-    nn.init.zeros_(net.weight)
-    return net
+def _shows(what: str, *values: Any) -> Predicate:
+    """Return the predicate of a mistake that gives these values in the first steps."""
+    return every_rank(lambda mine, its: near(look(mine, what)[: len(values)], list(values)))
 
 
-def _images(rank: int) -> torch.Tensor:
-    return torch.full((4, 8), rank + 1.0)
+def _differ(yours: Any, expected: Any, n: int) -> bool:
+    first = [look(mine, "weights")[0] for mine in yours]
+    return n > 1 and all(w != first[0] for w in first[1:])
 
 
-def _labels() -> torch.Tensor:
-    return torch.full((4, 1), LABEL)
+@every_rank
+def _keeps_inf(mine: Any, its: Any) -> bool:
+    weights = look(mine, "weights")
+    return near(weights[3], weights[2]) and not near(its, mine)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Facts:
-    """Take a step with tiny gradients, one that overflows on the last rank, and the first again."""
-    net = nn.parallel.DistributedDataParallel(_net().to(here.device))
-    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
-    scaler = torch.amp.GradScaler(here.device.type, init_scale=SCALE)
-    types: list[str] = []
-    net.register_forward_hook(lambda module, x, out: types.append(str(out.dtype)))
-    images, labels = _images(here.rank).to(here.device), _labels().to(here.device)
-    losses: list[float] = []
-    back = torch.autograd.backward
-
-    def backward(tensors: Any, *args: Any, **options: Any) -> None:
-        loss = tensors[0] if isinstance(tensors, Sequence) else tensors
-        losses.append(loss.item())
-        back(tensors, *args, **options)
-
-    with mock.patch.object(torch.autograd, "backward", backward):
-        answer(net, optimizer, scaler, images, labels)
-    weight = net.module.weight.detach()
-    moved, before = weight.mean().item() / _moved(here.world_size), weight.clone()
-    answer(
-        net, optimizer, scaler, images * (1e9 if here.rank == here.world_size - 1 else 1), labels
-    )
-    facts = {
-        "forward in": types[0] if types else "nothing",
-        SCALED: round(losses[0] / LABEL**2, 2) if losses else 0.0,
-        MOVED: round(moved, 2),
-        "moved by an overflow": not net.module.weight.equal(before),
-        "scale after it": scaler.get_scale(),
-    }
-    with torch.no_grad():
-        net.module.weight.zero_()
-    answer(net, optimizer, scaler, images, labels)
-    again = net.module.weight.detach().mean().item() / _moved(here.world_size)
-    return {**facts, AFTERWARDS: round(again, 2)}
-
-
-def _moved(world_size: int) -> float:
-    """Return how far one process moves the weights in float32."""
-    net = _net()
-    images = torch.cat([_images(rank) for rank in range(world_size)])
-    F.mse_loss(net(images), _labels().repeat(world_size, 1)).backward()
-    assert net.weight.grad is not None
-    return -RATE * net.weight.grad.mean().item()
-
-
-def expected(world_size: int) -> list[Facts]:
-    """Move as in float32; skip what overflows, and halve the scale."""
-    facts = {
-        "forward in": "torch.float16",
-        SCALED: SCALE,
-        MOVED: 1.0,
-        "moved by an overflow": False,
-        "scale after it": SCALE / 2,
-        AFTERWARDS: 1.0,
-    }
-    return [facts] * world_size
+@every_rank
+def _stays(mine: Any, its: Any) -> bool:
+    """Return whether no step has changed the weights."""
+    first, *later = look(mine, "weights")
+    return all(near(weights, first) for weights in later)
 
 
 EXERCISE = Exercise(
     id="08-4",
-    title="Scale the loss",
-    answer="scaled_step",
+    title="A whole step",
+    answer="train_step",
     setup="""
-        import torch.nn.functional as F
-        from torch.nn.parallel import DistributedDataParallel as DDP
-    """,
+from contextlib import nullcontext
+from torch import nn
+from torch.amp import GradScaler
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+""",
     trial=trial,
     expected=expected,
+    goals=(Goal("collectives", exactly=lambda n: len(STEPS)),),
+    entries=LABELS,
     mistakes=(
         Mistake(
-            "scaler.step() was called twice with no scaler.update() in between: end each step "
-            "with scaler.update().",
-            raises=r"step\(\) has already been called since the last update",
+            "unscale_ may be called once per step: after the last batch's backward(), outside the "
+            "loop.",
+            raises=r"unscale_\(\) has already been called",
         ),
         Mistake(
-            "scaler.update() found no step of the scaler before it: first comes "
-            "scaler.step(optimizer), which divides the gradients by the scale; optimizer.step() "
-            "does not.",
+            "The scaler refuses a second step before update(): end each step with scaler.update().",
+            raises=r"already been called since the last update|being called after step\(\)",
+        ),
+        Mistake(
+            "The loss was never scaled: call scaler.scale(loss).backward().",
+            raises=r"Attempted \w+ but _scale is None",
+        ),
+        Mistake(
+            "update() comes once per step, after scaler.step(optimizer): before that the scaler "
+            "has looked at no gradient.",
             raises=r"No inf checks were recorded prior to update",
         ),
         Mistake(
-            "net was not called. DDP averages the gradients of what goes through net(images), not "
-            "of what goes through net.module.",
-            when=fact("forward in", lambda kind, n: kind == "nothing"),
+            "The ranks' weights differ after the first step: no backward() is left that averages "
+            "the gradients. The last batch belongs outside no_sync().",
+            when=_differ,
         ),
         Mistake(
-            "The forward pass does not run in float16: put it inside torch.autocast with "
-            "dtype=torch.float16.",
-            when=fact("forward in", lambda kind, n: kind in ("torch.float32", "torch.bfloat16")),
+            "You clip scaled gradients, 1,024 times too long: hardly anything is left of them "
+            "after unscaling. Call scaler.unscale_(optimizer) before you clip.",
+            when=every_rank(
+                lambda mine, its: not near(look(mine, "weights")[0], look(its, "weights")[0])
+            )
+            & _shows("norm", 5 * SCALE),
         ),
         Mistake(
-            "The weights have not moved: the gradients are too small for float16. Call "
-            "backward() on scaler.scale(loss).",
-            when=lambda yours, expected, n: yours[0][MOVED] == 0 and yours[0][SCALED] == 1,
+            "The gradient of the first step is four times too long, the sum over its batches. The "
+            "mean is wanted: divide each loss by len(batches).",
+            when=_shows("norm", 20.0),
         ),
         Mistake(
-            "The step is too large, by about the factor of the scale: optimizer.step() does not "
-            "undo the scaling, scaler.step(optimizer) does.",
-            when=lambda yours, expected, n: (
-                round(yours[0][MOVED] / SCALE, 1) == 1 and yours[0][SCALED] == SCALE
+            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
+            "added. Call it before the loop.",
+            when=_shows("norm", _LAST),
+        ),
+        Mistake(
+            "Each parameter is clipped by itself. The norm is that of all gradients together, and "
+            "all are multiplied by the same number: pass all parameters to one clip_grad_norm_.",
+            when=_shows("weights", [0.5, 0.5])
+            & every_rank(lambda mine, its: look(mine, "norm")[0] is not None),
+        ),
+        Mistake(
+            "The weights move by the unclipped gradient: clip between unscale_ and step.",
+            when=_shows("weights", [-0.5, -1.0]),
+        ),
+        Mistake(
+            "The overflow has reached the weights: optimizer.step() takes every step, "
+            "scaler.step(optimizer) skips those with inf or nan.",
+            when=every_rank(
+                lambda mine, its: not all(map(math.isfinite, look(mine, "weights")[2]))
             ),
         ),
         Mistake(
-            "The step is taken twice: scaler.step(optimizer) calls optimizer.step() itself.",
-            when=fact(MOVED, lambda moved, n: moved == 2),
+            "The weights never change: call scaler.step(optimizer) once per step, and clip to the "
+            "norm that the text names.",
+            when=_stays,
         ),
         Mistake(
-            "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
-            "skips such a step.",
-            when=every_rank(lambda mine, its: mine["moved by an overflow"] and mine[MOVED] == 1),
+            "The step after the overflow is skipped as well, because the inf is still in .grad: "
+            "begin with optimizer.zero_grad().",
+            when=_keeps_inf,
         ),
         Mistake(
-            "The step after an overflow is skipped too: the inf is still in the gradients, and the "
-            "next ones are added to it. Begin with optimizer.zero_grad().",
-            when=every_rank(lambda mine, its: mine == {**its, AFTERWARDS: 0.0}),
+            "The schedule moves on with the step that was skipped. It may move only if the "
+            "optimizer did.",
+            when=_shows("rate", RATE / 2, RATE / 4, RATE / 8, RATE / 16),
         ),
         Mistake(
-            "After an overflow the scale has to be halved: end each step with scaler.update().",
-            when=every_rank(lambda mine, its: mine == {**its, "scale after it": SCALE}),
+            "The schedule never moves: call schedule.step() after each step that was taken.",
+            when=_shows("rate", RATE, RATE, RATE, RATE),
+        ),
+        Mistake(
+            "The schedule stays where it is when the scale has grown. That step was taken: the "
+            "scale falls only if a step is skipped.",
+            when=_shows("rate", RATE / 2, RATE / 2, RATE / 2),
+        ),
+        Mistake(
+            "The schedule moves with the skipped step, and with no other: the scale falls when a "
+            "step is skipped.",
+            when=_shows("rate", RATE, RATE, RATE / 2),
+        ),
+        Mistake(
+            "The model computes in fp32: its forward pass belongs under torch.autocast with "
+            "dtype=torch.float16.",
+            when=every_rank(lambda mine, its: mine[-1] == "torch.float32"),
+        ),
+        Mistake(
+            "The model computes in bf16, autocast's own choice on a CPU: pass dtype=torch.float16.",
+            when=every_rank(lambda mine, its: mine[-1] == "torch.bfloat16"),
+        ),
+        Mistake(
+            "The steps are right, but the norm is not returned: return what clip_grad_norm_ "
+            "returns.",
+            when=_shows("norm", *[None] * len(STEPS))
+            & every_rank(lambda mine, its: near(look(mine, "weights"), look(its, "weights"))),
+        ),
+        Mistake(
+            "The steps are right, but there are more all-reduces than one per step. Put forward "
+            "and backward of all batches but the last under ddp.no_sync().",
+            missed="collectives",
         ),
     ),
     hints=(
-        "Three calls of the scaler: one for the loss, one for the step, one at the end.",
-        "scaler.scale(loss).backward() makes the gradients large enough for float16.",
-        "Then scaler.step(optimizer), which divides them again, and scaler.update().",
+        "In this order: zero_grad; for each batch forward and backward; unscale_, clip, step, "
+        "update; and last the schedule, if the step was taken.",
+        "Divide each loss by len(batches) and scale it. All batches but the last run under "
+        "ddp.no_sync(), forward and backward both; autocast ends before backward().",
+        "scaler.get_scale() before scaler.step and after scaler.update tells whether the step was "
+        "skipped: then, and only then, it has fallen.",
     ),
 )

@@ -1,150 +1,157 @@
-"""Exercise 09-1: run the replicas on threads that keep the caller's settings."""
+"""Exercise 09-1: form the group where there is none, and leave it, however the job ends."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 
 from ....base import times
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate
+from .facts import Facts
 
-REPLICAS = 3
-#: A type that autocast takes only if it is asked for: on CPUs it takes bfloat16 by default.
-ASKED = torch.float16
-TOGETHER, OUTPUTS, GRAPH, PLAIN, NO_GRAPH, CAST = range(6)
+TRAINED = "trained"
 
 
-def _on_threads(answer: Callable[..., Any], count: int = REPLICAS) -> tuple[Any, Any, bool, str]:
-    """Return the outputs, whether all replicas ran at the same time (or how many ran), whether any
-    of them recorded a graph, and the types in which they computed."""
-    gate = threading.Barrier(count, timeout=times.REPLICAS_TOGETHER.seconds())
-    met, graphs, types = [], [], set()
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Be in no group, with gloo on the loopback interface; afterwards all is as before."""
+    name, variable = ("lo", "GLOO_SOCKET_IFNAME")
+    before = os.environ.get(variable)
+    if any(name == found for _, found in socket.if_nameindex()):
+        os.environ[variable] = name
+    _leave()
+    try:
+        yield
+    finally:
+        _leave()
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
 
-    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _work() -> str:
+    """Do what only works in a group."""
+    dist.all_reduce(torch.ones(1))
+    return TRAINED
+
+
+def _fail() -> None:
+    raise ZeroDivisionError("a job that fails")
+
+
+def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
+    """Run a job, one that fails, and one inside a group that is there already."""
+
+    def attempt(job: Callable[[], Any]) -> str:
         try:
-            gate.wait()
-            met.append(True)
-        except threading.BrokenBarrierError:
-            met.append(False)
-        time.sleep(0.03 * (count - number))  # the first one is done last
-        graphs.append(torch.is_grad_enabled())
-        types.add(str(torch.mm(piece, piece).dtype).removeprefix("torch."))
-        return 10 * piece
+            said = str(answer(job))
+        except ZeroDivisionError as error:  # the job's own; any other is the answer's
+            said = f"raises {type(error).__name__}"
+        return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
 
-    replicas = [lambda piece, i=i: replica(i, piece) for i in range(count)]
-    outputs = answer(replicas, [torch.tensor([[i + 1.0]]) for i in range(count)])
-    kinds = ", ".join(sorted(types))
-    return outputs, all(met) if len(met) == count else f"{len(met)} ran", any(graphs), kinds
-
-
-def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
-    outputs, together, graph, plain = _on_threads(answer)
-    if outputs is None:
-        return None
-    with torch.no_grad():
-        _, _, no_graph, _ = _on_threads(answer, 1)  # a batch of one row has one piece
-    with torch.autocast("cpu", dtype=ASKED):
-        _, _, _, cast = _on_threads(answer)
-    return [together, _values(outputs), graph, plain, no_graph, cast]
+    facts = {}
+    soon = partial(dist.init_process_group, timeout=timedelta(seconds=times.TRIAL_ALONE))
+    with _alone(), patch.object(dist, "init_process_group", soon):
+        facts["a job"] = attempt(_work)
+        _leave()
+        facts["a job that fails"] = attempt(_fail)
+        _leave()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        facts["inside a group"] = attempt(_work)
+    return facts
 
 
-def _values(outputs: Any) -> Any:
-    """Return the numbers in a list of outputs, or what there is instead of a list."""
-    if not isinstance(outputs, list | tuple):
-        return type(outputs).__name__
-    return [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+def expected() -> Facts:
+    """Leave a group exactly where there was one before."""
+    return {
+        "a job": f"{TRAINED}, no group is left",
+        "a job that fails": "raises ZeroDivisionError, no group is left",
+        "inside a group": f"{TRAINED}, a group is left",
+    }
 
 
-def expected() -> list[Any]:
-    return [True, [10.0 * (i + 1) for i in range(REPLICAS)], True, "float32", False, "float16"]
-
-
-def _is(place: int, *values: Any) -> When:
-    """Return the predicate of a mistake that gives one of some values at a place."""
-    return lambda yours, expected, n: yours[place] in values
+def _said(fact: str, text: str) -> Predicate:
+    """Return the predicate of a mistake of 09-1: a fact that begins or ends with a text."""
+    return Predicate(lambda yours, *_: yours[fact].startswith(text) or yours[fact].endswith(text))
 
 
 EXERCISE = Exercise(
     id="09-1",
-    title="Carry the settings over",
-    answer="apply_on_threads",
-    setup="""
-        from concurrent.futures import ThreadPoolExecutor
-
-        import torch
-    """,
+    title="Form the group, and leave it",
+    answer="run",
+    setup="import torch.distributed as dist",
     trial=trial,
     expected=expected,
-    entries=(
-        "all replicas at the same time",
-        "outputs",
-        "records a graph",
-        "type of torch.mm",
-        "records a graph, called under no_grad",
-        "type of torch.mm, called under autocast to float16",
-    ),
     where="notebook",
     mistakes=(
         Mistake(
-            "It does not return a list: pool.map gives the outputs one by one, as they are asked "
-            "for. Make a list of them, list(pool.map(…)).",
-            when=_is(OUTPUTS, "generator", "map"),
+            "The job's result is lost, or job is not called: return what job() returns, whether a "
+            "group was there or not.",
+            when=_said("a job", "None") | _said("inside a group", "None"),
         ),
         Mistake(
-            "It returns futures, not outputs: return what result() gives for each.",
-            when=lambda yours, expected, n: "Future" in yours[OUTPUTS],
+            "No group is formed, and the job's collective needs one: call "
+            "dist.init_process_group first.",
+            raises=r"Default process group has not been initialized",
         ),
         Mistake(
-            "The replicas do not all run at the same time: use one thread per replica, and start "
-            "all of them before you wait for the first.",
-            when=_is(TOGETHER, False),
+            "The group waits for processes that are not there: this one is alone, rank=0 and "
+            "world_size=1.",
+            raises=r"^DistStoreError: [Ww]ait timeout",
         ),
         Mistake(
-            "The outputs are in another order than the replicas, such as that in which the threads "
-            "finished. gather needs them in the replicas' order; otherwise rows change places.",
-            when=lambda yours, expected, n: (
-                yours[OUTPUTS] != expected[OUTPUTS]
-                and sorted(yours[OUTPUTS], key=str) == expected[OUTPUTS]
+            "The group is still there after the job: call dist.destroy_process_group().",
+            when=_said("a job", "a group is left"),
+        ),
+        Mistake(
+            "A job that fails leaves its group behind, and the next call cannot form one. Put "
+            "what has to happen in any case into finally.",
+            when=_said("a job that fails", "a group is left"),
+        ),
+        Mistake(
+            "What run returns is not what the job returns: call job(), and return its result, in a "
+            "group that is there already too.",
+            when=lambda yours, expected, n: all(
+                not yours[name].startswith((TRAINED, "raises"))
+                for name in ("a job", "inside a group")
             ),
         ),
         Mistake(
-            "Under no_grad the replicas still record a graph. Read the setting in the caller's "
-            "thread, before the others start, and set it inside each of them.",
-            when=_is(NO_GRAPH, True),
+            "The job's error is swallowed, so the caller of run takes a failed job for a "
+            "finished one. Let the error through.",
+            when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
         ),
         Mistake(
-            "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
-            "what the caller has set, not always the same.",
-            when=_is(GRAPH, False),
+            "Inside a group it tries to form a second one, which torch refuses. Check "
+            "dist.is_initialized() first.",
+            raises=r"trying to initialize the default process group twice",
         ),
         Mistake(
-            "Autocast is on in the threads although the caller has not turned it on: pass "
-            "enabled=.",
-            when=lambda yours, expected, n: yours[PLAIN] != "float32",
-        ),
-        Mistake(
-            "Under the caller's autocast the threads compute in float32: autocast is off in them. "
-            "Ask for it in the caller's thread, for the device type of the pieces, and turn it on "
-            "inside each thread.",
-            when=_is(CAST, "float32"),
-        ),
-        Mistake(
-            "Autocast is on in the threads, but they take the default type, bfloat16 on a CPU, and "
-            "not the one that the caller has asked for: pass dtype=, too.",
-            when=_is(CAST, "bfloat16"),
+            "It destroys a group that it has not formed. Leave that to the code that formed it.",
+            when=_said("inside a group", "no group is left"),
         ),
     ),
     hints=(
-        "Functions such as torch.is_grad_enabled() answer for the thread that calls them. Which "
-        "them?",
-        "Ask first and keep the three answers in variables. Give the threads a function that sets "
-        "all three and then calls the replica.",
-        "In that function, one with statement can have both torch.set_grad_enabled(…) and "
-        "torch.autocast(…). pool.map(function, replicas, pieces) gives the outputs in order.",
+        "Three cases: a group is there already; the job works; the job fails.",
+        "If dist.is_initialized() is true, only call the job. Otherwise form the group, and then "
+        "use try and finally.",
+        "init_process_group stands before the try, the job inside it. What stands under finally "
+        "runs after a return as well as after an error.",
     ),
 )

@@ -1,190 +1,155 @@
-"""Exercise 09-2: find the buffers that DataParallel leaves wrong, with one device as the judge."""
+"""Exercise 09-2: split the data in the same way on all ranks, and deal it anew in every epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated
-from .replicas import data_parallel
+from .facts import Facts, fact
 
-DEVICES = 3
-ROWS = 12
-
-
-class _Counts(nn.Module):
-    """Count in three ways, in four buffers."""
-
-    steps: torch.Tensor
-    rows: torch.Tensor
-    largest: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("still", torch.tensor(7.0))
-        self.register_buffer("steps", torch.tensor(0))
-        self.register_buffer("rows", torch.tensor(0))
-        self.register_buffer("largest", torch.zeros(()), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.steps += 1
-        self.rows += len(x)
-        self.largest = x.abs().max()  # on the replica only
-        return x
+#: Items for each rank; a quarter is for testing.
+DEALT, TESTED = 18, 6
+EPOCHS = 3
+#: The smallest item, so that an item is not its own position.
+FIRST = 1000
 
 
-class _Adds(nn.Module):
-    """Add to a parameter, too: that is no buffer."""
-
-    weight: torch.Tensor
-    total: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(2), requires_grad=False)
-        self.register_buffer("total", torch.zeros(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.weight.add_(x.sum(0))
-        self.total += x.sum(0)
-        return x * self.weight.mean()
-
-
-def _normalized() -> nn.Module:
-    return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-
-
-def _spectral() -> nn.Module:
-    return nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3))
-
-
-#: Models, by what the learner is told of them.
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "counts in four buffers": _Counts,
-    "Sequential(Linear, BatchNorm1d)": _normalized,
-    "parametrizations.spectral_norm(Linear)": _spectral,
-    "adds to a parameter and a buffer": _Adds,
-    "Linear, without buffers": lambda: nn.Linear(2, 2),
-}
-LOST: tuple[list[str], ...] = (
-    ["rows", "largest"],
-    ["1.running_mean", "1.running_var"],
-    [],
-    ["total"],
-    [],
-)
-UNCHANGED = len(MODELS)
+def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
+    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
+    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
+    items = range(FIRST, FIRST + (DEALT + TESTED) * here.world_size)
+    given = answer(list(items), EPOCHS)
+    if given is None:
+        return None
+    dealt, tested = given
+    shares = [[int(i) for i in epoch] for epoch in dealt]
+    mine = ((shares + [[]] * EPOCHS)[:EPOCHS], [int(i) for i in tested])
+    everyone: list[Any] = [None] * here.world_size
+    dist.all_gather_object(everyone, mine)
+    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
+    orders = {tuple(epoch) for epoch in mine[0] if epoch}
+    tests = sorted(i for _, test in everyone for i in test)
+    return {
+        "epochs": len(shares),
+        "all are items of data": set().union(tests, *epochs) <= set(items),
+        "trained on": [len(epoch) for epoch in epochs],
+        "different items trained on": [len(set(epoch)) for epoch in epochs],
+        "one order twice": len(orders) < sum(map(bool, mine[0])),
+        "tested": len(tests),
+        "different items tested": len(set(tests)),
+        "trained on and tested": len(set(tests) & set().union(*epochs)),
+    }
 
 
-def _batch() -> torch.Tensor:
-    """Return rows of which no device's share is like the whole batch."""
-    return torch.arange(1.0, 2 * ROWS + 1).reshape(ROWS, 2) ** 2 / 50
+def expected(world_size: int) -> list[Facts]:
+    """Count what one process has that trains on three quarters and tests the rest."""
+    facts = {
+        "epochs": EPOCHS,
+        "all are items of data": True,
+        "trained on": [DEALT * world_size] * EPOCHS,
+        "different items trained on": [DEALT * world_size] * EPOCHS,
+        "one order twice": False,
+        "tested": TESTED * world_size,
+        "different items tested": TESTED * world_size,
+        "trained on and tested": 0,
+    }
+    return [facts] * world_size
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    found: list[Any] = []
-    unchanged = True
-    for make in MODELS.values():
-        model = make()
-        before = {name: tensor.clone() for name, tensor in _tensors(model)}
-        found.append(answer(model, _batch(), lambda model: data_parallel(model, DEVICES)))
-        unchanged &= all(tensor.equal(before[name]) for name, tensor in _tensors(model))
-    return [*found, unchanged]
+def _is_even(facts: Facts, n: int) -> bool:
+    """Return whether as many items are trained on and tested as there should be, with repeats."""
+    return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
 
 
-def _tensors(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [*model.named_parameters(), *model.named_buffers()]
+def _repeats(yours: Sequence[Facts], n: int) -> bool:
+    """Return whether items are trained on twice in an epoch, where the numbers are even."""
+    return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
 
 
-def expected() -> list[Any]:
-    return [*LOST, True]
-
-
-def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
-    return dict(model.named_buffers())
-
-
-def _finds(of: Callable[[nn.Module], dict[str, torch.Tensor]], *, wrong: bool = True) -> Predicate:
-    """Return the predicate of a mistake that finds what is wrong, or right, among ``of(model)``."""
-
-    def all_of_them(n: int) -> list[Any]:
-        found: list[Any] = []
-        for make in MODELS.values():
-            alone, parallel = make(), make()
-            parallel.load_state_dict(alone.state_dict())
-            alone(_batch())
-            data_parallel(parallel, DEVICES)(_batch())
-            one, other = of(alone), of(parallel)
-            found.append([k for k in one if torch.allclose(one[k], other[k]) != wrong])
-        return [*found, True]
-
-    return simulated(all_of_them)
+def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
+    """Return whether all is in order but for how many items are tested."""
+    tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
+    rest = (DEALT + TESTED) * n - tested
+    return tested != TESTED * n and trained == [rest] * EPOCHS
 
 
 EXERCISE = Exercise(
     id="09-2",
-    title="Find what is lost",
-    answer="lost_buffers",
+    title="Split and deal",
+    answer="deal",
     setup="""
-        from collections.abc import Callable
-        from copy import deepcopy
+        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
 
-        import torch
-        from torch import nn
+
+        def items(loader):
+            return [int(item) for batch in loader for item in batch]
     """,
     trial=trial,
     expected=expected,
-    entries=(*MODELS, "the models are unchanged"),
-    where="notebook",
     mistakes=(
         Mistake(
-            "The model that was passed has changed. Let both forward passes work on copies of it, "
-            "deepcopy(model).",
-            when=lambda yours, expected, n: yours[UNCHANGED] is False,
+            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
+            raises=r"sampler option is mutually exclusive with shuffle",
         ),
         Mistake(
-            "It finds nothing, although a buffer was lost. Each of the two forward passes needs a "
-            "copy of the model of its own: on the same copy nothing differs.",
-            when=lambda yours, expected, n: all(found == [] for found in yours[:UNCHANGED]),
+            "Those are positions, not items: a sampler yields positions in its set. Read the items "
+            "through a loader, or look each position up in the set.",
+            when=fact("all are items of data", lambda inside, n: not inside),
         ),
         Mistake(
-            "Those are the buffers that are right. Return the others.",
-            when=_finds(_buffers, wrong=False),
-        ),
-        Mistake(
-            "These are the buffers that a forward pass changes. Compare with the model after a "
-            "forward pass on one device, not with the model before it.",
+            "Some items are both trained on and tested: each rank splits with its own random "
+            "numbers, so the splits differ. Pass random_split a generator with the same seed on "
+            "every rank.",
             when=lambda yours, expected, n: (
-                "steps" in yours[0] or any(str(name).endswith("_u") for name in yours[2])
+                _repeats(yours, n) and yours[0]["trained on and tested"] > 0
             ),
         ),
         Mistake(
-            "A buffer is missing that state_dict() does not have: it was registered with "
-            "persistent=False. Ask named_buffers().",
-            when=_finds(
-                lambda model: {
-                    name: tensor
-                    for name, tensor in model.state_dict().items()
-                    if name in _buffers(model)
-                }
+            "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
+            "none. All ranks draw one order, so the sampler's seed and epoch are the same on each, "
+            "and each takes its own part of it.",
+            when=lambda yours, expected, n: (
+                _repeats(yours, n) and yours[0]["trained on and tested"] == 0
             ),
         ),
         Mistake(
-            "It names a parameter. state_dict() has parameters too, and lacks buffers with "
-            "persistent=False; you want those of named_buffers().",
-            when=_finds(lambda model: dict(_tensors(model)))
-            | _finds(lambda model: model.state_dict()),
+            "Items that were trained on are tested too, although all ranks split alike. Split "
+            "once, before the epochs, and test the other part.",
+            when=lambda yours, expected, n: (
+                _is_even(yours[0], n)
+                and yours[0]["trained on and tested"] > 0
+                and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
+            ),
+        ),
+        Mistake(
+            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
+            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
+        ),
+        Mistake(
+            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
+            when=fact("tested", lambda count, n: count == TESTED * n * n),
+        ),
+        Mistake(
+            "The split is not 75 : 25. Three quarters of the items are for training "
+            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
+            when=_other_shares,
+        ),
+        Mistake(
+            "Two epochs have the same order: the training sampler has to shuffle, and "
+            "set_epoch(epoch), called before each epoch, has to get its number.",
+            when=fact("one order twice", lambda same, n: same),
         ),
     ),
     hints=(
-        "Which two models do you compare, and what has each of them done?",
-        "Make two copies with deepcopy. One runs forward directly, the other through wrap. Then "
-        "compare their buffers by name.",
-        "dict(copy.named_buffers()) has the buffers of a copy by their names; torch.allclose "
-        "compares two of them.",
+        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
+        "order in each epoch.",
+        "generator=torch.Generator().manual_seed(0) goes into random_split; "
+        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
+        "the loaders.",
+        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
     ),
 )

@@ -1,147 +1,167 @@
-"""Exercise 09-4: choose between one GPU, DDP and FSDP by what training holds in memory."""
+"""Exercise 09-4: take a step with a loss that is scaled, and skip one that overflows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
-from ...slips import Formula
+from ...mistakes import every_rank
+from .facts import Facts, fact
 
-GIB, MILLION = 2**30, 10**6
-#: By parameters, bytes of a GPU, GPUs, and whether one is fast enough: the answer.
-CASES: dict[tuple[int, int, int, bool], str] = {
-    (MILLION, 24 * GIB, 4, True): "one GPU",
-    (100 * MILLION, 24 * GIB, 4, False): "DDP",
-    (5000 * MILLION, 80 * GIB, 64, False): "DDP",
-    (7000 * MILLION, 80 * GIB, 8, False): "FSDP",
-    (7000 * MILLION, 80 * GIB, 8, True): "FSDP",
-    (100 * MILLION, 24 * GIB, 1, False): "one GPU",
-    (GIB // 2, 8 * GIB, 2, False): "DDP",  # it just fits
-    (GIB // 2 + 1, 8 * GIB, 2, False): "FSDP",
-    (30_000 * MILLION, 80 * GIB, 8, False): "FSDP",  # nor do the weights alone
-    (3000 * MILLION, 24 * GIB, 4, False): "FSDP",
-    (100_000 * MILLION, 80 * GIB, 32, False): "FSDP",
-}
+#: Where GradScaler begins by default.
+SCALE = 65536.0
+RATE = 1e6
+LABEL = 1e-8
+SCALED = "backward() is called on the loss times"
+MOVED = "moved, in steps of float32"
+AFTERWARDS = "moved by the next step"
 
 
-def trial(answer: Callable[[int, int, int, bool], Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES]
+def _net() -> nn.Linear:
+    net = nn.Linear(8, 1, bias=False)
+    nn.init.zeros_(net.weight)
+    return net
 
 
-def expected() -> list[str]:
-    return list(CASES.values())
+def _images(rank: int) -> torch.Tensor:
+    return torch.full((4, 8), rank + 1.0)
 
 
-def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
-    return f"choose({parameters:_}, {size // GIB} * 2**30, {gpus}, {fast_enough})"
+def _labels() -> torch.Tensor:
+    return torch.full((4, 1), LABEL)
 
 
-#: choose(parameters, gpu_bytes, gpus, fast_enough)
-Rule = Callable[[int, int, int, bool], str]
+def trial(answer: Callable[..., Any], here: Here) -> Facts:
+    """Take a step with tiny gradients, one that overflows on the last rank, and the first again."""
+    net = nn.parallel.DistributedDataParallel(_net().to(here.device))
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=SCALE)
+    types: list[str] = []
+    net.register_forward_hook(lambda module, x, out: types.append(str(out.dtype)))
+    images, labels = _images(here.rank).to(here.device), _labels().to(here.device)
+    losses: list[float] = []
+    back = torch.autograd.backward
+
+    def backward(tensors: Any, *args: Any, **options: Any) -> None:
+        loss = tensors[0] if isinstance(tensors, Sequence) else tensors
+        losses.append(loss.item())
+        back(tensors, *args, **options)
+
+    with mock.patch.object(torch.autograd, "backward", backward):
+        answer(net, optimizer, scaler, images, labels)
+    weight = net.module.weight.detach()
+    moved, before = weight.mean().item() / _moved(here.world_size), weight.clone()
+    answer(
+        net, optimizer, scaler, images * (1e9 if here.rank == here.world_size - 1 else 1), labels
+    )
+    facts = {
+        "forward in": types[0] if types else "nothing",
+        SCALED: round(losses[0] / LABEL**2, 2) if losses else 0.0,
+        MOVED: round(moved, 2),
+        "moved by an overflow": not net.module.weight.equal(before),
+        "scale after it": scaler.get_scale(),
+    }
+    with torch.no_grad():
+        net.module.weight.zero_()
+    answer(net, optimizer, scaler, images, labels)
+    again = net.module.weight.detach().mean().item() / _moved(here.world_size)
+    return {**facts, AFTERWARDS: round(again, 2)}
 
 
-def _simulated(*rules: Rule) -> When:
-    """Return the predicate of an answer that chooses as one of these rules does, in every case."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        simulation = [[rule(*case) for case in CASES] for rule in rules]
-        return yours != expected and yours in simulation
-
-    return when
-
-
-def _fits(
-    fits: Callable[[int, int, int], bool],
-    enough: Callable[[int, bool], bool] = lambda gpus, fast: fast or gpus == 1,
-) -> Rule:
-    """Return the right rule, but for what fits, or for when one GPU is enough."""
-
-    def rule(parameters: int, size: int, gpus: int, fast: bool) -> str:
-        if not fits(parameters, size, gpus):
-            return "FSDP"
-        return "one GPU" if enough(gpus, fast) else "DDP"
-
-    return rule
+def _moved(world_size: int) -> float:
+    """Return how far one process moves the weights in float32."""
+    net = _net()
+    images = torch.cat([_images(rank) for rank in range(world_size)])
+    F.mse_loss(net(images), _labels().repeat(world_size, 1)).backward()
+    assert net.weight.grad is not None
+    return -RATE * net.weight.grad.mean().item()
 
 
-def _counts(each: float) -> Rule:
-    """Return the rule that counts so many bytes per parameter."""
-    return _fits(lambda parameters, size, gpus: each * parameters <= size)
-
-
-def _enough(enough: Callable[[int, bool], bool]) -> Rule:
-    return _fits(lambda parameters, size, gpus: 16 * parameters <= size, enough)
-
-
-def _speed_first(parameters: int, size: int, gpus: int, fast: bool) -> str:
-    return "one GPU" if fast or gpus == 1 else _counts(16)(parameters, size, gpus, fast)
+def expected(world_size: int) -> list[Facts]:
+    """Move as in float32; skip what overflows, and halve the scale."""
+    facts = {
+        "forward in": "torch.float16",
+        SCALED: SCALE,
+        MOVED: 1.0,
+        "moved by an overflow": False,
+        "scale after it": SCALE / 2,
+        AFTERWARDS: 1.0,
+    }
+    return [facts] * world_size
 
 
 EXERCISE = Exercise(
     id="09-4",
-    title="Decide",
-    answer="choose",
+    title="Scale the loss",
+    answer="scaled_step",
+    setup="""
+        import torch.nn.functional as F
+        from torch.nn.parallel import DistributedDataParallel as DDP
+    """,
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "'FSDP' if 16 * parameters > gpu_bytes else "
-        "'one GPU' if fast_enough or gpus == 1 else 'DDP'",
-        "parameters gpu_bytes gpus fast_enough",
-        lambda n: list(CASES),
-    ),
-    entries=tuple(_label(*case) for case in CASES),
-    where="notebook",
     mistakes=(
         Mistake(
-            "That is what older texts say. Today DDP takes the place of DP on one machine, too, "
-            "and FSDP that of model parallel.",
-            when=lambda yours, expected, n: any(
-                choice in ("DP", "DataParallel", "DDP with model parallel") for choice in yours
+            "scaler.step() was called twice with no scaler.update() in between: end each step "
+            "with scaler.update().",
+            raises=r"step\(\) has already been called since the last update",
+        ),
+        Mistake(
+            "scaler.update() found no step of the scaler before it: first comes "
+            "scaler.step(optimizer), which divides the gradients by the scale; optimizer.step() "
+            "does not.",
+            raises=r"No inf checks were recorded prior to update",
+        ),
+        Mistake(
+            "net was not called. DDP averages the gradients of what goes through net(images), not "
+            "of what goes through net.module.",
+            when=fact("forward in", lambda kind, n: kind == "nothing"),
+        ),
+        Mistake(
+            "The forward pass does not run in float16: put it inside torch.autocast with "
+            "dtype=torch.float16.",
+            when=fact("forward in", lambda kind, n: kind in ("torch.float32", "torch.bfloat16")),
+        ),
+        Mistake(
+            "The weights have not moved: the gradients are too small for float16. Call "
+            "backward() on scaler.scale(loss).",
+            when=lambda yours, expected, n: yours[0][MOVED] == 0 and yours[0][SCALED] == 1,
+        ),
+        Mistake(
+            "The step is too large, by about the factor of the scale: optimizer.step() does not "
+            "undo the scaling, scaler.step(optimizer) does.",
+            when=lambda yours, expected, n: (
+                round(yours[0][MOVED] / SCALE, 1) == 1 and yours[0][SCALED] == SCALE
             ),
         ),
         Mistake(
-            "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
-            "Compare with one GPU.",
-            when=_simulated(
-                _fits(lambda parameters, size, gpus: 16 * parameters <= size * gpus),
-                _fits(lambda parameters, size, gpus: True),
-            ),
+            "The step is taken twice: scaler.step(optimizer) calls optimizer.step() itself.",
+            when=fact(MOVED, lambda moved, n: moved == 2),
         ),
         Mistake(
-            "You count fewer than 16 bytes per parameter, so a training that does not fit seems "
-            "to. Weights, gradient and each of Adam's two moments take 4 bytes per parameter.",
-            when=_simulated(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
+            "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
+            "skips such a step.",
+            when=every_rank(lambda mine, its: mine["moved by an overflow"] and mine[MOVED] == 1),
         ),
         Mistake(
-            "You count more than 16 bytes per parameter, so a training that fits seems not to: "
-            "weights, gradient and Adam's two moments, of 4 bytes each. gpu_bytes are bytes too.",
-            when=_simulated(*map(_counts, (18, 20, 24, 32, 64, 128))),
+            "The step after an overflow is skipped too: the inf is still in the gradients, and the "
+            "next ones are added to it. Begin with optimizer.zero_grad().",
+            when=every_rank(lambda mine, its: mine == {**its, AFTERWARDS: 0.0}),
         ),
         Mistake(
-            "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
-            "first whether it fits.",
-            when=_simulated(_speed_first),
-        ),
-        Mistake(
-            "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
-            when=_simulated(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
-        ),
-        Mistake(
-            "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
-            "fast enough or not.",
-            when=_simulated(_enough(lambda gpus, fast: fast)),
-        ),
-        Mistake(
-            "One GPU is fast enough there: more of them only add complexity.",
-            when=_simulated(_enough(lambda gpus, fast: gpus == 1)),
+            "After an overflow the scale has to be halved: end each step with scaler.update().",
+            when=every_rank(lambda mine, its: mine == {**its, "scale after it": SCALE}),
         ),
     ),
     hints=(
-        "Which question decides by itself, whatever the answers to the others?",
-        "First whether training fits on one GPU, then whether one is enough. DDP is what is left.",
-        "Training needs 16 * parameters bytes. Does that fit into gpu_bytes? Then look at "
-        "fast_enough and gpus.",
+        "Three calls of the scaler: one for the loss, one for the step, one at the end.",
+        "scaler.scale(loss).backward() makes the gradients large enough for float16.",
+        "Then scaler.step(optimizer), which divides them again, and scaler.update().",
     ),
 )

@@ -1,115 +1,132 @@
-"""Exercise 11-3: write a linear layer that is cut by its inputs, and add its bias once.
-
-All numbers are small integers, so that sums are exact in any order.
-"""
+"""Exercise 11-3: find the newest checkpoint that can be loaded; some are truncated or hostile."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_simulated, some_rank
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
 
-#: Rows, outputs, and inputs on each rank, of each call.
-CALLS = ((2, 4, 3), (1, 3, 2))
-CHANGED = "an argument has changed"
-
-
-def _layer(call: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return x, w and bias of the whole layer: small integers, and a bias that stands out."""
-    rows, out, each = CALLS[call]
-    x = (torch.arange(rows * each * n) * 5 % 7 - 2.0).view(rows, each * n)
-    w = (torch.arange(out * each * n) * 3 % 5 - 1.0).view(out, each * n)
-    return x, w, 1000 * (torch.arange(1.0, out + 1) - 2.5)
+GOOD = {"step": 1, "weight": torch.zeros(3)}
+DRAFTS = ("step-12.pt.tmp",)
+#: Files that can be loaded, with numbers in their names, and that are no step-….pt.
+STRANGERS = ("old-99.pt", "my-step-98.pt")
 
 
-def _share(call: int, n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x, w, _ = _layer(call, n)
-    return x.chunk(n, dim=1)[rank], w.chunk(n, dim=1)[rank]
+class _Hostile:
+    """A pickle that makes a folder when it is read."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.makedirs, (self.folder, 0o777, True)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Give each rank its columns, and look at the arguments afterwards."""
-    found: list[Any] = []
-    for call in range(len(CALLS)):
-        arguments = *_share(call, here.world_size, here.rank), _layer(call, here.world_size)[2]
-        x, w, bias = (tensor.to(here.device) for tensor in arguments)
-        before = [tensor.clone() for tensor in (x, w, bias)]
-        out = answer(x, w, bias)
-        kept = all(a.equal(b) for a, b in zip((x, w, bias), before, strict=True))
-        found.append(out if kept else CHANGED)
-    return found
+def trial(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
+    """Ask for the newest in a folder of good, truncated and hostile files, and in an empty one."""
+    with tempfile.TemporaryDirectory() as home:
+        folder, empty, marker = (os.path.join(home, name) for name in ("a", "b", "ran"))
+        os.mkdir(folder)
+        os.mkdir(empty)
+        for name in ("step-2.pt", "step-9.pt", "step-10.pt", *DRAFTS, *STRANGERS, "notes.txt"):
+            torch.save(GOOD, os.path.join(folder, name))
+        whole = Path(folder, "step-9.pt").read_bytes()
+        Path(folder, "step-11.pt").write_bytes(whole[: len(whole) // 2])
+        torch.save({"weight": _Hostile(marker)}, os.path.join(folder, "step-13.pt"))
+        for age, name in enumerate(("step-2.pt", "step-10.pt", "step-9.pt", "step-11.pt")):
+            os.utime(os.path.join(folder, name), (age, age))  # the last one is the first
+        later = time.time() + 60
+        os.utime(os.path.join(folder, "step-2.pt"), (later, later))
+        found = answer(folder)
+        ran = os.path.exists(marker)
+        try:
+            none = answer(empty)
+        except (ValueError, IndexError) as error:
+            none = type(error).__name__
+    return {"newest": found, "of an empty folder": none, "ran foreign code": ran}
 
 
-def _sum(call: int, n: int) -> torch.Tensor:
-    x, w, _ = _layer(call, n)
-    return x @ w.T
+def expected() -> dict[str, Any]:
+    """Return what is known from how the files were made."""
+    return {"newest": "step-10.pt", "of an empty folder": None, "ran foreign code": False}
 
 
-def _bias(call: int, n: int) -> torch.Tensor:
-    return _layer(call, n)[2]
-
-
-def _part(call: int, rank: int, n: int) -> torch.Tensor:
-    x, w = _share(call, n, rank)
-    return x @ w.T
-
-
-def expected(n: int) -> list[list[torch.Tensor]]:
-    """Compute the whole layer in one process."""
-    return [[_sum(call, n) + _bias(call, n) for call in range(len(CALLS))]] * n
-
-
-def _gives(wrong: Callable[[int, int, int], Any]) -> Predicate:
-    """Return the predicate of what a mistake gives: ``wrong(call, rank, n)``."""
-    return rank_simulated(lambda rank, n: [wrong(c, rank, n) for c in range(len(CALLS))])
+def _newest_is(*names: str) -> When:
+    """Return the predicate of an answer that names one of these, or gives its path."""
+    return lambda yours, expected, n: os.path.basename(str(yours["newest"])) in names
 
 
 EXERCISE = Exercise(
     id="11-3",
-    title="A layer with a bias",
-    answer="row_linear",
+    title="Find the newest good one",
+    answer="newest",
+    setup="""
+        import os
+        import re
+
+        import torch
+    """,
     trial=trial,
     expected=expected,
-    entries=("the output of the first call", "the output of the second call"),
-    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
+    where="notebook",
     mistakes=(
         Mistake(
-            "An argument has changed: bias is the layer's own, and the next call adds it again. "
-            "Collect the sum in a tensor of its own.",
-            when=some_rank(lambda mine, its: CHANGED in mine),
+            "A file has run its own code: call torch.load with weights_only=True.",
+            when=lambda yours, expected, n: yours["ran foreign code"],
         ),
         Mistake(
-            "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "
-            "all ranks have to be added up.",
-            when=_gives(lambda c, r, n: _part(c, r, n) + _bias(c, n)),
+            "step-12.pt.tmp is an unfinished draft: take only names that end in .pt.",
+            when=_newest_is(*DRAFTS),
         ),
         Mistake(
-            "The bias is in the result world_size times: each rank adds it before the parts are "
-            "added up. Add it afterwards.",
-            when=_gives(lambda c, r, n: _sum(c, n) + n * _bias(c, n)),
+            "That file has another name than step-….pt, so its number is no step. Take a name "
+            'only if re.fullmatch(r"step-(\\d+)\\.pt", name) finds it.',
+            when=_newest_is(*STRANGERS),
         ),
         Mistake(
-            "The bias is missing: add it to the sum.",
-            when=_gives(lambda c, r, n: _sum(c, n)),
+            "That file cannot be loaded: it is incomplete, or holds what weights_only=True "
+            "refuses. Try torch.load, and go on to the next file after an error.",
+            when=_newest_is("step-11.pt", "step-13.pt"),
         ),
         Mistake(
-            "You average. Each rank has a part of the sum over the inputs, so the parts are "
-            "added up.",
-            when=_gives(lambda c, r, n: _sum(c, n) / n + _bias(c, n)),
+            "As text, step-9 comes after step-10. Sort by the number: int(match[1]).",
+            when=_newest_is("step-9.pt"),
         ),
         Mistake(
-            "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
-            raises=r"shapes cannot be multiplied",
+            "The step of step-2.pt is not the highest, though that file was written last. The "
+            "number in the name counts, and not the time: begin with the highest.",
+            when=_newest_is("step-2.pt"),
+        ),
+        Mistake(
+            "The search ends at a file that cannot be loaded: catch its error, and try the next "
+            "one.",
+            raises=r"Weights only load failed|PytorchStreamReader|^(UnpicklingError|EOFError)",
+        ),
+        Mistake(
+            "For a folder without checkpoints, return None.",
+            when=lambda yours, expected, n: (
+                yours["newest"] == expected["newest"] and yours["of an empty folder"] is not None
+            ),
+        ),
+        Mistake(
+            "That is the right file, but not its name, step-10.pt.",
+            when=_newest_is("step-10.pt", "step-10", "10"),
         ),
     ),
     hints=(
-        "What can this rank compute alone? For every output, a part of the sum over the inputs.",
-        "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",
-        "all_reduce changes its tensor in place, so keep the part in a variable. When is the "
-        "bias added, so that it counts once?",
+        "Collect the names with their numbers, sort them, and try one after another, from the "
+        "highest.",
+        "Sort with key=lambda match: int(match[1]) and reverse=True; a try around torch.load "
+        "tells whether a file is good.",
+        "In the loop over the sorted matches: torch.load inside try, then return the name; after "
+        "an error, continue. If the loop ends, there was no good file.",
     ),
 )

@@ -1,180 +1,211 @@
-"""Exercise 11-4: write a linear layer that is cut by its outputs, with its gradients.
-
-All numbers are small integers, so that sums are exact in any order.
-"""
+"""Exercise 11-4: on SIGTERM finish the step, stop on all ranks together, and save."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+import torch.distributed as dist
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_simulated, simulated
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, some_rank
+from .saves import another_saves
 
-#: Rows, inputs, and outputs of each rank, of each call.
-CALLS = ((2, 3, 2), (1, 4, 1))
-GIVES = ("output", "x.grad", "w.grad")
-#: What each number of x gets from outside the layer.
-OUTSIDE = 5.0
-#: What the notebook defines above the exercise.
-ADD_UP = """
-    def add_up(part, group):
-        total = part.clone()
-        dist.all_reduce(total.detach(), group=group)
-        return total
-"""
-
-
-def _layer(call: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return x, the whole w, and the gradient of the output that the loss gives."""
-    rows, inputs, each = CALLS[call]
-    x = (torch.arange(rows * inputs) * 3 % 7 - 2.0).view(rows, inputs)
-    w = (torch.arange(each * n * inputs) * 5 % 11 - 4.0).view(each * n, inputs)
-    return x, w, (torch.arange(rows * each * n) * 7 % 9 - 3.0).view(rows, each * n)
+#: By the case: the first step, all steps, and the step in which a rank gets SIGTERM: that rank
+#: counted from the last one, or no signal.
+CASES: dict[str, tuple[int, int, int | None, int]] = {
+    "no signal, steps 0–3": (0, 4, None, 0),
+    "SIGTERM to the last rank in step 1 of 0–4": (0, 5, 1, -1),
+    "SIGTERM to rank 0 in step 3 of 2–6": (2, 7, 3, 0),
+    "SIGTERM to the last rank in the last step of 0–2": (0, 3, 2, -1),
+    "no signal, no step left": (3, 3, None, 0),
+}
+#: Seconds that the first rank's saving takes, and a step on ranks other than the first.
+SLOW, STEP = 0.2, 0.01
+MIDDLE = "in the middle of a step"
+HANDLER, OURS, NONE = "SIGTERM's handler afterwards", "the one before", "none set"
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
-    """Go forward and backward with this rank's rows of the weight."""
-    found = []
-    for call in range(len(CALLS)):
-        x, w, slope = (tensor.to(here.device) for tensor in _layer(call, here.world_size))
-        own = w.chunk(here.world_size, dim=0)[here.rank].clone()
-        x.requires_grad_()
-        own.requires_grad_()
-        out = answer(x, own)
-        if out.shape == slope.shape:
-            ((out * slope).sum() + OUTSIDE * x.sum()).backward()
-        found.append(dict(zip(GIVES, (out.detach(), x.grad, own.grad), strict=True)))
-    return found
+    """Train under each case; rank 0 is the quickest in its steps, and slow to save."""
+    return [_one(answer, here, *case) for case in CASES.values()]
 
 
-def _each(
-    n: int, gives: Callable[[int, int], tuple[torch.Tensor | None, ...]]
-) -> list[list[dict[str, Any]]]:
-    """Return what each rank gets in each call: what ``gives(call, rank)`` has, by name."""
+def _one(
+    answer: Callable[..., Any], here: Here, done: int, steps: int, stop: int | None, to: int
+) -> dict[str, Any]:
+    """Return what one call returned, which steps it took, and what was saved when."""
+    seen: dict[str, Any] = {"returned": None, "steps": [], "saved": []}
+    target = to % here.world_size
+    unnoticed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        """Take the place of the end of the process, where nobody else handles the signal."""
+        unnoticed.append(number)
+
+    def take_step(i: int) -> None:
+        seen["in step"] = True
+        time.sleep(STEP if here.rank else 0)
+        if i == stop and here.rank == target:
+            os.kill(os.getpid(), signal.SIGTERM)
+        seen["steps"].append(int(i))
+        seen["in step"] = False
+
+    def save(n: int) -> None:
+        if seen.get("in step"):
+            seen["saved"].append(MIDDLE)
+            return
+        time.sleep(SLOW)
+        seen["saved"].append(int(n))
+        wrote.append(time.monotonic())
+
+    wrote: list[float] = []
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        found = answer(take_step, save, done, steps)
+        seen["returned"] = int(found) if found is not None else None
+        left = time.monotonic()  # the clock of the machine, the same for all ranks
+    except SystemExit:
+        raise RuntimeError("it ended the process in the middle of a step") from None
+    finally:
+        own = signal.signal(signal.SIGTERM, before)
+    seen.pop("in step", None)
+    seen[HANDLER] = NONE if unnoticed else OURS if own is note else "another one"
+    times: list[Any] = [None] * here.world_size
+    dist.all_gather_object(times, (left, max(wrote, default=0.0)))
+    seen["saved before all return"] = min(t[0] for t in times) >= max(t[1] for t in times)
+    return seen
+
+
+def _ends(done: int, steps: int, stop: int | None) -> int:
+    return steps if stop is None else stop + 1
+
+
+def expected(n: int) -> list[list[dict[str, Any]]]:
+    """All take the same steps; rank 0 saves how many are done."""
     return [
-        [dict(zip(GIVES, gives(call, rank), strict=True)) for call in range(len(CALLS))]
+        [
+            {
+                "returned": _ends(done, steps, stop),
+                "steps": list(range(done, _ends(done, steps, stop))),
+                "saved": [_ends(done, steps, stop)] if rank == 0 else [],
+                HANDLER: OURS,
+                "saved before all return": True,
+            }
+            for done, steps, stop, _ in CASES.values()
+        ]
         for rank in range(n)
     ]
 
 
-def _would(
-    of_x: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor] = (
-        lambda whole, part, n: whole + OUTSIDE
-    ),
-    times_w: Callable[[int], int] = lambda n: 1,
-) -> Callable[[int], list[list[dict[str, Any]]]]:
-    """Return what each rank gets in each call: x.grad as ``of_x(whole, part, n)`` makes it of the
-    gradient through all outputs and through this rank's, w.grad multiplied by ``times_w(n)``."""
-
-    def simulate(n: int) -> list[list[dict[str, Any]]]:
-        def one(call: int, rank: int) -> tuple[torch.Tensor, ...]:
-            x, w, slope = _layer(call, n)
-            mine, slopes = w.chunk(n, dim=0)[rank], slope.chunk(n, dim=1)[rank]
-            return x @ w.T, of_x(slope @ w, slopes @ mine, n), times_w(n) * slopes.T @ x
-
-        return _each(n, one)
-
-    return simulate
+def _any(kind: Callable[[dict[str, Any], dict[str, Any]], bool]) -> Predicate:
+    """Return the predicate of a mistake that shows in some case on some rank, by what was found
+    and what was expected."""
+    return some_rank(lambda mine, its: any(map(kind, mine, its)))
 
 
-def expected(n: int) -> list[list[dict[str, Any]]]:
-    """Compute the whole layer and its gradients in one process."""
-    return _would()(n)
-
-
-def _detached(n: int) -> list[list[dict[str, Any]]]:
-    """Return what each rank gets if the output is cut off from x and w."""
-
-    def one(call: int, rank: int) -> tuple[torch.Tensor | None, ...]:
-        x, w, _ = _layer(call, n)
-        return x @ w.T, torch.full_like(x, OUTSIDE), None
-
-    return _each(n, one)
-
-
-def _output_is(put: Callable[[list[torch.Tensor], int], Any]) -> Predicate:
-    """Return the predicate of putting the ranks' outputs together like that, whatever the
-    gradients."""
-
-    def simulate(rank: int, n: int) -> list[Any]:
-        layers = [_layer(call, n) for call in range(len(CALLS))]
-        return [put([x @ own.T for own in w.chunk(n, dim=0)], rank) for x, w, _ in layers]
-
-    return rank_simulated(simulate, lambda calls: [one["output"] for one in calls])
+def _goes_on(yours: Sequence[Any], expected: Any) -> set[bool]:
+    """Return after whose signals the run went on: True for rank 0's, False for the others'."""
+    return {
+        to == 0
+        for place, (_, _, stop, to) in enumerate(CASES.values())
+        if stop is not None and len(yours[0][place]["steps"]) > len(expected[0][place]["steps"])
+    }
 
 
 EXERCISE = Exercise(
     id="11-4",
-    title="Cut by outputs",
-    answer="column_linear",
-    setup=ADD_UP,
+    title="Stop together",
+    answer="run",
+    setup="""
+        import signal
+        import sys
+        from collections.abc import Callable
+    """,
     trial=trial,
     expected=expected,
-    entries=("the first call", "the second call"),
-    goals=(Goal("collectives", exactly=lambda n: 2 * len(CALLS)),),
+    entries=tuple(CASES),
     mistakes=(
         Mistake(
-            "x.grad is the gradient through this rank's own outputs: a part of a sum. The parts of "
-            "all ranks have to be added up in backward, where x enters the layer.",
-            when=simulated(_would(lambda whole, part, n: part + OUTSIDE)),
+            "A rank asks the others only when it has been asked to stop itself; the others never "
+            "make that call. Let all ranks call all_reduce after every step.",
+            stuck=r"waits? (?:for|in) .*all_reduce",
         ),
         Mistake(
-            "The ranks' outputs stand below each other. They are columns of one output: put them "
-            "side by side.",
-            when=_output_is(lambda outs, rank: torch.cat(outs)),
+            "SIGTERM came and no handler was set: it would have ended the process. Set one with "
+            "signal.signal before the first step.",
+            when=_any(lambda y, e: y[HANDLER] == NONE),
         ),
         Mistake(
-            "No gradient goes back through the output, and w.grad is None: all_gather copies "
-            "numbers and leaves nothing for autograd. This rank's own part must go into the "
-            "output itself.",
-            when=simulated(_detached),
+            "The handler leaves, or saves, in the middle of a step. It should only take a note: "
+            "the step has to be finished on all ranks first.",
+            when=_any(lambda y, e: MIDDLE in y["saved"]),
+            raises=r"^RuntimeError: it ended the process in the middle",
         ),
         Mistake(
-            "The gradients are world_size times too large. Every rank computes the same loss, so "
-            "the output's gradient is whole on each rank: for w take its columns as they are.",
-            when=simulated(_would(lambda whole, part, n: n * whole + OUTSIDE, lambda n: n)),
-        ),
-        Mistake(
-            "x.grad is averaged. The gradients of the ranks' outputs are parts of a sum: add them "
-            "up.",
-            when=simulated(_would(lambda whole, part, n: whole / n + OUTSIDE)),
-        ),
-        Mistake(
-            "x.grad has what comes from outside the layer world_size times: a hook on x itself "
-            "adds up everything that reaches x. Put it on a view of x, which only the layer uses.",
-            when=simulated(_would(lambda whole, part, n: whole + n * OUTSIDE)),
-        ),
-        Mistake(
-            "You gather the weight: then every rank computes the whole layer. Gather the outputs "
-            "instead; backward then needs one all-reduce, where x enters the layer.",
-            missed="collectives",
-        ),
-        Mistake(
-            "The output has this rank's columns only. Gather those of all ranks, and put them side "
-            "by side.",
-            when=_output_is(lambda outs, rank: outs[rank]),
-        ),
-        Mistake(
-            "You add the ranks' outputs up, as in a layer that is cut by its inputs. Here each is "
-            "a part of the columns: put them side by side.",
-            when=_output_is(lambda outs, rank: sum(outs)),
-        ),
-        Mistake(
-            "Your own columns come first. The order is that of the ranks, the same on each.",
-            when=_output_is(
-                lambda outs, rank: torch.cat([outs[rank], *outs[:rank], *outs[rank + 1 :]], dim=1)
+            "The ranks did not stop after the same step: each looked at its own note. Let them "
+            "agree after every step, with an all_reduce of the notes.",
+            when=lambda yours, expected, n: any(
+                len({len(y["steps"]) for y in case}) > 1 for case in zip(*yours, strict=True)
             ),
+        ),
+        Mistake(
+            "A signal to rank 0 stops the run, and a signal to another rank does not. Any rank may "
+            "be asked: take the sum or the maximum of all ranks' notes.",
+            when=lambda yours, expected, n: _goes_on(yours, expected) == {False},
+        ),
+        Mistake(
+            "The ranks went on after SIGTERM: they took a note, and did not act on it. Leave the "
+            "loop after the step if any rank has a note.",
+            when=lambda yours, expected, n: _goes_on(yours, expected) == {False, True},
+        ),
+        Mistake(
+            "The run stopped although no rank was asked in this call. Each call begins without a "
+            "note.",
+            when=_any(lambda y, e: len(y["steps"]) < len(e["steps"])),
+        ),
+        Mistake(
+            "Another rank saves, and rank 0 does not: save where rank == 0.",
+            when=another_saves,
+        ),
+        Mistake(
+            "Every rank saves. One is enough: if rank == 0.",
+            when=_any(lambda y, e: y["saved"] and not e["saved"]),
+        ),
+        Mistake(
+            "Rank 0 has to save once in each call, at its end: also if all steps are done, and not "
+            "after each step.",
+            when=_any(lambda y, e: e["saved"] and len(y["saved"]) != 1),
+        ),
+        Mistake(
+            "Save and return how many steps are done since the beginning of training: after step "
+            "i that is i + 1, also if this call began at a later step.",
+            when=_any(
+                lambda y, e: (
+                    y["steps"] == e["steps"]
+                    and (y["returned"], y["saved"]) != (e["returned"], e["saved"])
+                )
+            ),
+        ),
+        Mistake(
+            "A rank returned before rank 0 had saved. Behind save, let all ranks call a barrier.",
+            when=_any(lambda y, e: not y["saved before all return"]),
+        ),
+        Mistake(
+            "SIGTERM still has your handler after the call. signal.signal returns the one that was "
+            "there before: set it again at the end.",
+            when=_any(lambda y, e: y[HANDLER] != OURS),
         ),
     ),
     hints=(
-        "Forward: compute this rank's columns, all_gather everybody's, and put them side by side. "
-        "Backward: what of x.grad does this rank know, and what does it lack?",
-        "all_gather knows nothing of autograd: give it own.detach(), and put own itself in its "
-        "place in the list before torch.cat. The other parts are constants.",
-        "A hook with add_up, as above, completes x's gradient. Put it on x.view_as(x), which only "
-        "the layer uses: x may have other gradients, which are no parts of this sum.",
+        "The handler only takes a note. Who has to know of it, and when?",
+        "After each step: a tensor with the number of this rank's notes, and an all_reduce over "
+        "it. If the result is more than 0, all ranks break.",
+        "signal.signal returns the handler that was there before: keep it, and set it again at "
+        "the end. Behind the loop rank 0 calls save(done), and a barrier keeps the others until "
+        "it has.",
     ),
 )

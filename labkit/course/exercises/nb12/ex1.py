@@ -1,88 +1,150 @@
-"""Exercise 12-1: compute the rank from node, local rank and the sizes of the nodes."""
+"""Exercise 12-1: run the replicas on threads that keep the caller's settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ....base import times
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated
-from ...slips import Formula
+from ...mistakes import When
 
-#: Processes on each node. With equal nodes more than one formula is right.
-SIZES = ((3, 4), (2, 2), (4, 1, 2))
-Rank = Callable[[int, int, Sequence[int]], Any]
-
-
-def _numbered(rank_of: Rank) -> dict[str, list[Any]]:
-    return {
-        " + ".join(map(str, sizes)): [
-            rank_of(node, local, list(sizes)) for node, k in enumerate(sizes) for local in range(k)
-        ]
-        for sizes in SIZES
-    }
+REPLICAS = 3
+#: A type that autocast takes only if it is asked for: on CPUs it takes bfloat16 by default.
+ASKED = torch.float16
+TOGETHER, OUTPUTS, GRAPH, PLAIN, NO_GRAPH, CAST = range(6)
 
 
-def trial(answer: Rank, here: Here) -> dict[str, list[Any]] | None:
-    """Ask for the rank of every process, node by node."""
-    numbered = _numbered(answer)
-    nothing = all(rank is None for ranks in numbered.values() for rank in ranks)
-    return None if nothing else numbered
+def _on_threads(answer: Callable[..., Any], count: int = REPLICAS) -> tuple[Any, Any, bool, str]:
+    """Return the outputs, whether all replicas ran at the same time (or how many ran), whether any
+    of them recorded a graph, and the types in which they computed."""
+    gate = threading.Barrier(count, timeout=times.REPLICAS_TOGETHER.seconds())
+    met, graphs, types = [], [], set()
+
+    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
+        try:
+            gate.wait()
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        time.sleep(0.03 * (count - number))  # the first one is done last
+        graphs.append(torch.is_grad_enabled())
+        types.add(str(torch.mm(piece, piece).dtype).removeprefix("torch."))
+        return 10 * piece
+
+    replicas = [lambda piece, i=i: replica(i, piece) for i in range(count)]
+    outputs = answer(replicas, [torch.tensor([[i + 1.0]]) for i in range(count)])
+    kinds = ", ".join(sorted(types))
+    return outputs, all(met) if len(met) == count else f"{len(met)} ran", any(graphs), kinds
 
 
-def expected() -> dict[str, list[int]]:
-    """Count through."""
-    return {" + ".join(map(str, sizes)): list(range(sum(sizes))) for sizes in SIZES}
+def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
+    outputs, together, graph, plain = _on_threads(answer)
+    if outputs is None:
+        return None
+    with torch.no_grad():
+        _, _, no_graph, _ = _on_threads(answer, 1)  # a batch of one row has one piece
+    with torch.autocast("cpu", dtype=ASKED):
+        _, _, _, cast = _on_threads(answer)
+    return [together, _values(outputs), graph, plain, no_graph, cast]
 
 
-def _numbers(rank_of: Rank) -> Predicate:
-    return simulated(lambda n: _numbered(rank_of))
+def _values(outputs: Any) -> Any:
+    """Return the numbers in a list of outputs, or what there is instead of a list."""
+    if not isinstance(outputs, list | tuple):
+        return type(outputs).__name__
+    return [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+
+
+def expected() -> list[Any]:
+    return [True, [10.0 * (i + 1) for i in range(REPLICAS)], True, "float32", False, "float16"]
+
+
+def _is(place: int, *values: Any) -> When:
+    """Return the predicate of a mistake that gives one of some values at a place."""
+    return lambda yours, expected, n: yours[place] in values
 
 
 EXERCISE = Exercise(
     id="12-1",
-    title="Number the ranks",
-    answer="rank_of",
+    title="Carry the settings over",
+    answer="apply_on_threads",
+    setup="""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import torch
+    """,
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "sum(sizes[:node_rank]) + local_rank",
-        "node_rank local_rank sizes",
-        lambda n: [
-            (node, local, sizes)
-            for sizes in SIZES
-            for node, size in enumerate(sizes)
-            for local in range(size)
-        ],
+    entries=(
+        "all replicas at the same time",
+        "outputs",
+        "records a graph",
+        "type of torch.mm",
+        "records a graph, called under no_grad",
+        "type of torch.mm, called under autocast to float16",
     ),
     where="notebook",
     mistakes=(
         Mistake(
-            "That is the local rank, which begins at 0 again on every node.",
-            when=_numbers(lambda node, local, sizes: local),
+            "It does not return a list: pool.map gives the outputs one by one, as they are asked "
+            "for. Make a list of them, list(pool.map(…)).",
+            when=_is(OUTPUTS, "generator", "map"),
         ),
         Mistake(
-            "You multiply node_rank by the size of the node itself, which is right only if all "
-            "nodes are equal. Add up the sizes of the nodes before this one.",
-            when=_numbers(lambda node, local, sizes: node * sizes[node] + local),
+            "It returns futures, not outputs: return what result() gives for each.",
+            when=lambda yours, expected, n: "Future" in yours[OUTPUTS],
         ),
         Mistake(
-            "You multiply node_rank by the size of the first node, which is right only if all "
-            "nodes before this one are as large. Add up their sizes.",
-            when=_numbers(lambda node, local, sizes: node * sizes[0] + local),
+            "The replicas do not all run at the same time: use one thread per replica, and start "
+            "all of them before you wait for the first.",
+            when=_is(TOGETHER, False),
         ),
         Mistake(
-            "len(sizes) is the number of nodes, not of processes on a node.",
-            when=_numbers(lambda node, local, sizes: node * len(sizes) + local),
+            "The outputs are in another order than the replicas, such as that in which the threads "
+            "finished. gather needs them in the replicas' order; otherwise rows change places.",
+            when=lambda yours, expected, n: (
+                yours[OUTPUTS] != expected[OUTPUTS]
+                and sorted(yours[OUTPUTS], key=str) == expected[OUTPUTS]
+            ),
         ),
         Mistake(
-            "You count only the node just before this one. Add up the sizes of all nodes before.",
-            when=_numbers(lambda node, local, sizes: (sizes[node - 1] if node else 0) + local),
+            "Under no_grad the replicas still record a graph. Read the setting in the caller's "
+            "thread, before the others start, and set it inside each of them.",
+            when=_is(NO_GRAPH, True),
+        ),
+        Mistake(
+            "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
+            "what the caller has set, not always the same.",
+            when=_is(GRAPH, False),
+        ),
+        Mistake(
+            "Autocast is on in the threads although the caller has not turned it on: pass "
+            "enabled=.",
+            when=lambda yours, expected, n: yours[PLAIN] != "float32",
+        ),
+        Mistake(
+            "Under the caller's autocast the threads compute in float32: autocast is off in them. "
+            "Ask for it in the caller's thread, for the device type of the pieces, and turn it on "
+            "inside each thread.",
+            when=_is(CAST, "float32"),
+        ),
+        Mistake(
+            "Autocast is on in the threads, but they take the default type, bfloat16 on a CPU, and "
+            "not the one that the caller has asked for: pass dtype=, too.",
+            when=_is(CAST, "bfloat16"),
         ),
     ),
     hints=(
-        "How many processes are on the nodes before this one?",
-        "sizes[:node_rank] are the sizes of the nodes before.",
-        "Their sum is the rank of this node's first process, whose local rank is 0.",
+        "Functions such as torch.is_grad_enabled() answer for the thread that calls them. Which "
+        "them?",
+        "Ask first and keep the three answers in variables. Give the threads a function that sets "
+        "all three and then calls the replica.",
+        "In that function, one with statement can have both torch.set_grad_enabled(…) and "
+        "torch.autocast(…). pool.map(function, replicas, pieces) gives the outputs in order.",
     ),
 )

@@ -1,167 +1,190 @@
-"""Exercise 12-2: find rank, local rank and world size under torchrun, srun, both or none."""
+"""Exercise 12-2: find the buffers that DataParallel leaves wrong, with one device as the judge."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import nn
+
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate
-from .facts import Facts, fact, fact_is
+from ...mistakes import Predicate, simulated
+from .replicas import data_parallel
 
-TORCHRUN, SRUN, BOTH, ALONE = "torchrun", "srun", "srun torchrun", "alone"
-#: What a launcher leaves in the environment. In BOTH, Slurm's task 1 is the agent that came
-#: first: with c10d the agents are numbered as they come.
-ENVIRONMENTS = {
-    TORCHRUN: {
-        "HOME": "/",
-        "RANK": "5",
-        "LOCAL_RANK": "2",
-        "WORLD_SIZE": "7",
-        "LOCAL_WORLD_SIZE": "4",
-        "GROUP_RANK": "1",
-    },
-    SRUN: {"HOME": "/", "SLURM_PROCID": "6", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"},
-    BOTH: {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "9",
-        "SLURM_PROCID": "1",
-        "SLURM_LOCALID": "0",
-        "SLURM_NTASKS": "2",
-    },
-    ALONE: {"HOME": "/"},
+DEVICES = 3
+ROWS = 12
+
+
+class _Counts(nn.Module):
+    """Count in three ways, in four buffers."""
+
+    steps: torch.Tensor
+    rows: torch.Tensor
+    largest: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("still", torch.tensor(7.0))
+        self.register_buffer("steps", torch.tensor(0))
+        self.register_buffer("rows", torch.tensor(0))
+        self.register_buffer("largest", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        self.rows += len(x)
+        self.largest = x.abs().max()  # on the replica only
+        return x
+
+
+class _Adds(nn.Module):
+    """Add to a parameter, too: that is no buffer."""
+
+    weight: torch.Tensor
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2), requires_grad=False)
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.add_(x.sum(0))
+        self.total += x.sum(0)
+        return x * self.weight.mean()
+
+
+def _normalized() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+
+
+def _spectral() -> nn.Module:
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3))
+
+
+#: Models, by what the learner is told of them.
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "counts in four buffers": _Counts,
+    "Sequential(Linear, BatchNorm1d)": _normalized,
+    "parametrizations.spectral_norm(Linear)": _spectral,
+    "adds to a parameter and a buffer": _Adds,
+    "Linear, without buffers": lambda: nn.Linear(2, 2),
 }
-#: The names that launchers set.
-NAMES = {name for names in ENVIRONMENTS.values() for name in names} - {"HOME"}
-#: What stands for an error because a launcher's name is not there.
-LACKS, ELSEWHERE = "raises an error: there is no", " in os.environ"
+LOST: tuple[list[str], ...] = (
+    ["rows", "largest"],
+    ["1.running_mean", "1.running_var"],
+    [],
+    ["total"],
+    [],
+)
+UNCHANGED = len(MODELS)
 
 
-class _Environment(dict[str, str]):
-    """Note which names an answer asks for."""
-
-    def __init__(self, names: dict[str, str]) -> None:
-        super().__init__(names)
-        self.asked: list[str] = []
-
-    def __getitem__(self, name: str) -> str:
-        self.asked.append(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.asked.append(name)
-        return super().get(name, default)
-
-    def lacked(self, error: Exception) -> str | None:
-        """Return the launcher's name that was not there, if that has led to an error; "" if the
-        answer has not asked here at all. None where the error is of another kind."""
-        if isinstance(error, KeyError):
-            name = error.args[0] if error.args else None
-            if name in self:  # it was looked for elsewhere
-                return f"{name}{ELSEWHERE}"
-            return str(name) if name in NAMES else None
-        if re.match(r"int\(\) argument must be .*'NoneType'", str(error)) and NAMES.issuperset(
-            self.asked
-        ):
-            return next((name for name in reversed(self.asked) if name not in self), "")
-        return None
+def _batch() -> torch.Tensor:
+    """Return rows of which no device's share is like the whole batch."""
+    return torch.arange(1.0, 2 * ROWS + 1).reshape(ROWS, 2) ** 2 / 50
 
 
-def trial(answer: Callable[[dict[str, str]], Any], here: Here) -> Facts | None:
-    """Ask in each environment."""
-
-    def attempt(names: dict[str, str]) -> Any:
-        environment = _Environment(names)
-        try:
-            found = answer(environment)
-        except (KeyError, TypeError) as error:
-            if (name := environment.lacked(error)) is None:
-                raise
-            return f"{LACKS} {name}".strip()
-        return list(found) if isinstance(found, (tuple, list)) else found
-
-    facts = {name: attempt(environment) for name, environment in ENVIRONMENTS.items()}
-    return facts if any(found is not None for found in facts.values()) else None
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    found: list[Any] = []
+    unchanged = True
+    for make in MODELS.values():
+        model = make()
+        before = {name: tensor.clone() for name, tensor in _tensors(model)}
+        found.append(answer(model, _batch(), lambda model: data_parallel(model, DEVICES)))
+        unchanged &= all(tensor.equal(before[name]) for name, tensor in _tensors(model))
+    return [*found, unchanged]
 
 
-def expected() -> dict[str, list[int]]:
-    """Return what is known from how the environments were made."""
-    return {TORCHRUN: [5, 2, 7], SRUN: [6, 1, 8], BOTH: [0, 0, 9], ALONE: [0, 0, 1]}
+def _tensors(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
-def _lacks(environment: str, begins: str = "") -> Predicate:
-    """Return the predicate of a mistake that asks for a name which is not there."""
-    return fact(environment, lambda found: str(found).startswith(f"{LACKS} {begins}".strip()))
+def expected() -> list[Any]:
+    return [*LOST, True]
+
+
+def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    return dict(model.named_buffers())
+
+
+def _finds(of: Callable[[nn.Module], dict[str, torch.Tensor]], *, wrong: bool = True) -> Predicate:
+    """Return the predicate of a mistake that finds what is wrong, or right, among ``of(model)``."""
+
+    def all_of_them(n: int) -> list[Any]:
+        found: list[Any] = []
+        for make in MODELS.values():
+            alone, parallel = make(), make()
+            parallel.load_state_dict(alone.state_dict())
+            alone(_batch())
+            data_parallel(parallel, DEVICES)(_batch())
+            one, other = of(alone), of(parallel)
+            found.append([k for k in one if torch.allclose(one[k], other[k]) != wrong])
+        return [*found, True]
+
+    return simulated(all_of_them)
 
 
 EXERCISE = Exercise(
     id="12-2",
-    title="Ask the launcher",
-    answer="who_am_i",
-    setup="import os",
+    title="Find what is lost",
+    answer="lost_buffers",
+    setup="""
+        from collections.abc import Callable
+        from copy import deepcopy
+
+        import torch
+        from torch import nn
+    """,
     trial=trial,
     expected=expected,
+    entries=(*MODELS, "the models are unchanged"),
     where="notebook",
     mistakes=(
         Mistake(
-            "The answer, or the error, is the same in every case, although environment is not: "
-            "read the names in the text, in capitals, from environment and not from os.environ.",
-            when=lambda yours, expected, n: all(v == yours[ALONE] for v in yours.values()),
+            "The model that was passed has changed. Let both forward passes work on copies of it, "
+            "deepcopy(model).",
+            when=lambda yours, expected, n: yours[UNCHANGED] is False,
         ),
         Mistake(
-            "A name that is in environment was looked for in os.environ: read all of them from "
-            "environment.",
-            when=lambda yours, expected, n: any(
-                str(found).endswith(ELSEWHERE) for found in yours.values()
+            "It finds nothing, although a buffer was lost. Each of the two forward passes needs a "
+            "copy of the model of its own: on the same copy nothing differs.",
+            when=lambda yours, expected, n: all(found == [] for found in yours[:UNCHANGED]),
+        ),
+        Mistake(
+            "Those are the buffers that are right. Return the others.",
+            when=_finds(_buffers, wrong=False),
+        ),
+        Mistake(
+            "These are the buffers that a forward pass changes. Compare with the model after a "
+            "forward pass on one device, not with the model before it.",
+            when=lambda yours, expected, n: (
+                "steps" in yours[0] or any(str(name).endswith("_u") for name in yours[2])
             ),
         ),
         Mistake(
-            "Under torchrun it fails: Slurm's variables exist only in a Slurm job. Check which "
-            "names are there.",
-            when=_lacks(TORCHRUN, "SLURM_"),
-        ),
-        Mistake(
-            "The values in an environment are strings: convert them with int().",
-            when=fact(
-                TORCHRUN,
-                lambda found: isinstance(found, list) and any(isinstance(v, str) for v in found),
+            "A buffer is missing that state_dict() does not have: it was registered with "
+            "persistent=False. Ask named_buffers().",
+            when=_finds(
+                lambda model: {
+                    name: tensor
+                    for name, tensor in model.state_dict().items()
+                    if name in _buffers(model)
+                }
             ),
         ),
         Mistake(
-            "LOCAL_RANK is unique on its node only, and other nodes have a 2 as well. The rank "
-            "is in RANK.",
-            when=fact_is(TORCHRUN, [2, 2, 7]),
-        ),
-        Mistake(
-            "LOCAL_WORLD_SIZE counts the processes of this node; WORLD_SIZE counts all.",
-            when=fact_is(TORCHRUN, [5, 2, 4]),
-        ),
-        Mistake(
-            "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
-            "variables.",
-            when=fact_is(SRUN, expected()[ALONE]) | _lacks(SRUN),
-        ),
-        Mistake(
-            "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
-            "torchrun's: check first whether its variables are there, even if RANK is 0.",
-            when=fact_is(BOTH, [1, 0, 2]),
-        ),
-        Mistake(
-            "Rank 0 is a rank, but the number 0 counts as false, so `or` takes the next value. "
-            "Check whether the name is there.",
-            when=fact_is(BOTH, [1, 0, 9]),
-        ),
-        Mistake(
-            "Without a launcher none of the names is there: return (0, 0, 1).",
-            when=fact_is(ALONE, None) | _lacks(ALONE),
+            "It names a parameter. state_dict() has parameters too, and lacks buffers with "
+            "persistent=False; you want those of named_buffers().",
+            when=_finds(lambda model: dict(_tensors(model)))
+            | _finds(lambda model: model.state_dict()),
         ),
     ),
     hints=(
-        'Three cases, and "RANK" in environment tells the first of them.',
-        "torchrun comes first: it may have been started by srun, which sets its variables too.",
-        "if, elif and else: torchrun's three names, Slurm's three names, or return 0, 0, 1. Then "
-        "int(environment[name]) for each of the three.",
+        "Which two models do you compare, and what has each of them done?",
+        "Make two copies with deepcopy. One runs forward directly, the other through wrap. Then "
+        "compare their buffers by name.",
+        "dict(copy.named_buffers()) has the buffers of a copy by their names; torch.allclose "
+        "compares two of them.",
     ),
 )

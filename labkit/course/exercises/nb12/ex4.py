@@ -1,161 +1,147 @@
-"""Exercise 12-4: make a script survive that torchrun starts on two nodes, and starts again.
-
-What the learner writes is a file. The check starts it under torchrun as two nodes, kills the
-process of one, and compares what came out with one process of ``single.py``.
-"""
+"""Exercise 12-4: choose between one GPU, DDP and FSDP by what training holds in memory."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from ...exercise import Exercise, Mistake
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
-from ...script_start import Trained, start_nodes
-from ..nb08 import own_script
-from ..nb08.alone import EPOCHS, STEPS, alone
-from ..nb08.own_script_mistakes import AGAIN, EPOCH, NO_STATE, NOTHING, SAVES, Facts, shows
+from ...slips import Formula
 
-PART = "2 nodes with a process each, rank 1 killed in epoch 2"
-LIVES = "steps of rank 1, in its two lives"
-KILLED = 1
-
-
-def trial(script: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Start the script on two nodes, and kill rank 1 in epoch 2; yield what was found."""
-    alone()
-    with tempfile.TemporaryDirectory(prefix="labkit-") as name:
-        place, told = Path(name, "last.pt"), Path(name, "told")
-        told.mkdir()
-        words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
-        ranks = start_nodes(script, words, told, seconds, kill=(KILLED, STEPS + 1))
-        yield PART, found(ranks, place)
+GIB, MILLION = 2**30, 10**6
+#: By parameters, bytes of a GPU, GPUs, and whether one is fast enough: the answer.
+CASES: dict[tuple[int, int, int, bool], str] = {
+    (MILLION, 24 * GIB, 4, True): "one GPU",
+    (100 * MILLION, 24 * GIB, 4, False): "DDP",
+    (5000 * MILLION, 80 * GIB, 64, False): "DDP",
+    (7000 * MILLION, 80 * GIB, 8, False): "FSDP",
+    (7000 * MILLION, 80 * GIB, 8, True): "FSDP",
+    (100 * MILLION, 24 * GIB, 1, False): "one GPU",
+    (GIB // 2, 8 * GIB, 2, False): "DDP",  # it just fits
+    (GIB // 2 + 1, 8 * GIB, 2, False): "FSDP",
+    (30_000 * MILLION, 80 * GIB, 8, False): "FSDP",  # nor do the weights alone
+    (3000 * MILLION, 24 * GIB, 4, False): "FSDP",
+    (100_000 * MILLION, 80 * GIB, 32, False): "FSDP",
+}
 
 
-def found(ranks: list[Trained], place: Path) -> dict[str, Any]:
-    """Describe the run: what the second lives did, and what all saved."""
-    steps = len(ranks[KILLED].steps)
-    first = min(STEPS, steps)
-    last = [replace(rank, steps=rank.steps[-STEPS:]) for rank in ranks]
-    return {LIVES: [first, steps - first], **own_script.found(last, place, done=1)}
+def trial(answer: Callable[[int, int, int, bool], Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
 
 
-def expected() -> dict[str, dict[str, Any]]:
-    """Return what is to be found: no epoch twice, and the weights of one process."""
-    facts = own_script.expected()[AGAIN]
-    return {PART: {LIVES: [STEPS, STEPS], **facts, SAVES: [EPOCHS, 0]}}
+def expected() -> list[str]:
+    return list(CASES.values())
 
 
-#: In another layout: without DDP, with gradients averaged by hand.
-ANOTHER = """
-import os
-import sys
-
-import torch
-import torch.distributed as dist
-from torch import nn
-
-options = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
-path, until = options["checkpoint"], int(options["epochs"])
-dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4))
-sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-begin = 0
-if os.path.exists(path):
-    saved = torch.load(path)
-    net.load_state_dict(saved["model"])
-    sgd.load_state_dict(saved["optimizer"])
-    begin = saved["epoch"]
-points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
-rings = (2 * points.norm(dim=1)).long().clamp(max=3)
-for epoch in range(begin, until):
-    order = torch.randperm(1024, generator=torch.Generator().manual_seed(epoch))
-    for batch in order.view(-1, 64):
-        mine = batch[rank::size]
-        sgd.zero_grad()
-        nn.functional.cross_entropy(net(points[mine]), rings[mine]).backward()
-        for p in net.parameters():
-            dist.all_reduce(p.grad)
-            p.grad /= size
-        sgd.step()
-    if rank == 0:
-        with open(path + ".draft", "wb") as file:
-            torch.save(
-                dict(model=net.state_dict(), optimizer=sgd.state_dict(), epoch=epoch + 1), file
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + ".draft", path)
-"""
+def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
+    return f"choose({parameters:_}, {size // GIB} * 2**30, {gpus}, {fast_enough})"
 
 
-def _second_life(differs: Callable[[int, int, Facts, Facts], bool]) -> When:
-    """Return the predicate of a first life with the right steps, and a second with ``differs``."""
-    return shows(
-        lambda y, e: y[LIVES][0] == e[LIVES][0] and differs(y[LIVES][1], e[LIVES][1], y, e)
-    )
+#: choose(parameters, gpu_bytes, gpus, fast_enough)
+Rule = Callable[[int, int, int, bool], str]
+
+
+def _simulated(*rules: Rule) -> When:
+    """Return the predicate of an answer that chooses as one of these rules does, in every case."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        simulation = [[rule(*case) for case in CASES] for rule in rules]
+        return yours != expected and yours in simulation
+
+    return when
+
+
+def _fits(
+    fits: Callable[[int, int, int], bool],
+    enough: Callable[[int, bool], bool] = lambda gpus, fast: fast or gpus == 1,
+) -> Rule:
+    """Return the right rule, but for what fits, or for when one GPU is enough."""
+
+    def rule(parameters: int, size: int, gpus: int, fast: bool) -> str:
+        if not fits(parameters, size, gpus):
+            return "FSDP"
+        return "one GPU" if enough(gpus, fast) else "DDP"
+
+    return rule
+
+
+def _counts(each: float) -> Rule:
+    """Return the rule that counts so many bytes per parameter."""
+    return _fits(lambda parameters, size, gpus: each * parameters <= size)
+
+
+def _enough(enough: Callable[[int, bool], bool]) -> Rule:
+    return _fits(lambda parameters, size, gpus: 16 * parameters <= size, enough)
+
+
+def _speed_first(parameters: int, size: int, gpus: int, fast: bool) -> str:
+    return "one GPU" if fast or gpus == 1 else _counts(16)(parameters, size, gpus, fast)
 
 
 EXERCISE = Exercise(
     id="12-4",
-    title="Survive a restart",
-    answer="my_elastic.py",
-    where="file",
-    start="scripts/fragile.py",
+    title="Decide",
+    answer="choose",
     trial=trial,
     expected=expected,
-    seconds=90.0,
+    formula=Formula(
+        "'FSDP' if 16 * parameters > gpu_bytes else "
+        "'one GPU' if fast_enough or gpus == 1 else 'DDP'",
+        "parameters gpu_bytes gpus fast_enough",
+        lambda n: list(CASES),
+    ),
+    entries=tuple(_label(*case) for case in CASES),
+    where="notebook",
     mistakes=(
         Mistake(
-            "There is no checkpoint where --checkpoint=PATH says.",
-            when=shows(lambda y, e: y[EPOCH] == NOTHING),
+            "That is what older texts say. Today DDP takes the place of DP on one machine, too, "
+            "and FSDP that of model parallel.",
+            when=lambda yours, expected, n: any(
+                choice in ("DP", "DataParallel", "DDP with model parallel") for choice in yours
+            ),
         ),
         Mistake(
-            "The processes that torchrun has started again begin with epoch 1 once more. Before "
-            "the first step, load the checkpoint if there is one: the model, the optimizer and "
-            "the epoch, after which they go on.",
-            when=_second_life(lambda mine, its, y, e: mine > its and y[EPOCH] == e[EPOCH]),
+            "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
+            "Compare with one GPU.",
+            when=_simulated(
+                _fits(lambda parameters, size, gpus: 16 * parameters <= size * gpus),
+                _fits(lambda parameters, size, gpus: True),
+            ),
         ),
         Mistake(
-            "The processes that torchrun has started again leave an epoch out. The checkpoint says "
-            "how many epochs are done: go on with the next one.",
-            when=_second_life(lambda mine, its, y, e: mine < its),
+            "You count fewer than 16 bytes per parameter, so a training that does not fit seems "
+            "to. Weights, gradient and each of Adam's two moments take 4 bytes per parameter.",
+            when=_simulated(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
         ),
         Mistake(
-            "The checkpoint has a smaller epoch than the number of epochs done, so what starts "
-            "again repeats the last one. After the first epoch it is 1.",
-            when=shows(lambda y, e: y[EPOCH] == e[EPOCH] - 1),
+            "You count more than 16 bytes per parameter, so a training that fits seems not to: "
+            "weights, gradient and Adam's two moments, of 4 bytes each. gpu_bytes are bytes too.",
+            when=_simulated(*map(_counts, (18, 20, 24, 32, 64, 128))),
         ),
         Mistake(
-            "One process per node writes the checkpoint, all to the same file: the local rank is "
-            "0 on every node. dist.get_rank() is 0 on one process of the whole job.",
-            when=shows(lambda y, e: all(y[SAVES])),
-            raises=r"(?s)^FileNotFoundError: .*'[^']*' -> '",
+            "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
+            "first whether it fits.",
+            when=_simulated(_speed_first),
         ),
         Mistake(
-            "The checkpoint is written over the old one: a process that is killed meanwhile "
-            "leaves half a file, and the good one is lost. Save under another name and call "
-            "os.replace(new, checkpoint).",
-            when=shows(lambda y, e: not y["saved under another name first"]),
+            "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
+            when=_simulated(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
         ),
         Mistake(
-            "It goes on with the model's weights, but without the optimizer's state: the momentum "
-            "of the steps before is lost. Load both.",
-            when=shows(lambda y, e: y["weights in it"] == NO_STATE),
+            "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
+            "fast enough or not.",
+            when=_simulated(_enough(lambda gpus, fast: fast)),
+        ),
+        Mistake(
+            "One GPU is fast enough there: more of them only add complexity.",
+            when=_simulated(_enough(lambda gpus, fast: gpus == 1)),
         ),
     ),
     hints=(
-        "Three places change: before the first step, the script looks for the checkpoint; one "
-        "process of the whole job saves; and it saves under another name first. Notebook 10 has "
-        "each of them.",
-        "Every process loads the model, the optimizer and the epoch, before DDP(model). "
-        "os.replace(new, checkpoint) makes the new file the checkpoint, all or nothing.",
-        "dist.get_rank() tells the processes of all nodes apart. After loading, dist.barrier() "
-        "keeps a fast rank 0 from replacing the file while others still read it.",
+        "Which question decides by itself, whatever the answers to the others?",
+        "First whether training fits on one GPU, then whether one is enough. DDP is what is left.",
+        "Training needs 16 * parameters bytes. Does that fit into gpu_bytes? Then look at "
+        "fast_enough and gpus.",
     ),
 )

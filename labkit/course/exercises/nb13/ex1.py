@@ -1,203 +1,152 @@
-"""Exercise 13-1: ask all ranks at once by RPC, and go without those that fail or are late."""
+"""Exercise 13-1: cut layers into stages so that the slowest stage is as fast as possible."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, combinations, pairwise
 from typing import Any
 
-import torch.distributed as dist
-from torch.distributed import rpc
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, When, simulated
 
-from ....base import times
-from ...exercise import Exercise, Failed, Here, Mistake
-from .connected import SERVED, attempt, connected, quiet, worker_names
-
-#: Seconds that a rank works for each question.
-WORK = 0.8
-#: Seconds that a caller has to wait for all, and for one that is too late.
-PLENTY, DEADLINE = 20.0, 1.5
-#: Seconds after which the late one answers, to a caller that waits for it.
-LATE = 4.0
-#: What the late one answers.
-TOO_LATE = "too late"
-#: A mark of something that is neither a result nor None.
-OTHER = "an object of type "
-
-#: Set when the late one need not wait any longer.
-_released = threading.Event()
+#: What the layers cost, and the number of stages.
+CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((4, 1, 1, 1, 1), 2),
+    ((1, 1, 1, 1, 4, 4), 3),
+    ((2, 2, 5, 1), 2),
+    ((5, 1, 1, 1, 1, 5), 2),
+    ((1, 5, 1, 5, 1, 1, 1), 3),
+    ((2, 2, 2, 2, 2, 2, 2), 4),
+    ((1, 1, 1, 3, 1), 3),
+    ((1, 4, 7, 7, 1, 5, 2, 1), 4),
+    ((3, 1), 1),
+    ((9, 6, 3), 3),
+    ((5, 3, 2, 5, 4), 3),
+)
+PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
 
 
-def _work() -> tuple[str, float, float]:
-    """Return who worked, from when, until when. All ranks of a trial are on one host, or else
-    their clocks do not compare and this says nothing against the answer."""
-    began = time.monotonic()
-    time.sleep(WORK)
-    return rpc.get_worker_info().name, began, time.monotonic()
+def _stages(costs: Sequence[int], counts: Sequence[int]) -> list[int]:
+    """Return what each stage costs."""
+    return [sum(costs[i:j]) for i, j in pairwise(accumulate(counts, initial=0))]
 
 
-def _fail_on_rank_1() -> str:
-    name = str(rpc.get_worker_info().name)
-    if name == "rank1":
-        raise ValueError("rank 1 fails in this case")
-    return name
+def _best(costs: Sequence[int], p: int, by: Callable[[list[int]], int] = max) -> list[int]:
+    """Try all ways to cut; return the layers of each stage where ``by`` of the costs is least."""
+    ways = [(0, *places, len(costs)) for places in combinations(range(1, len(costs)), p - 1)]
+    counts = [[j - i for i, j in pairwise(way)] for way in ways]
+    return min(counts, key=lambda counts: by(_stages(costs, counts)))
 
 
-class _LateOn:
-    """A function that is late on one rank."""
-
-    def __init__(self, late: str) -> None:
-        self.late = late
-
-    def __call__(self) -> str:
-        name = str(rpc.get_worker_info().name)
-        if name != self.late:
-            return name
-        _released.wait(LATE)
-        return TOO_LATE
+def _weigh(costs: Sequence[int], p: int, counts: Any) -> Any:
+    """Return the cost of the most expensive stage, or what is wrong with the cut."""
+    counts = [int(count) for count in counts]
+    if len(counts) != p:
+        return PLACES if counts[:1] == [0] else STAGES
+    if min(counts) < 1:
+        return EMPTY
+    return max(_stages(costs, counts)) if sum(counts) == len(costs) else LAYERS
 
 
-def _release() -> None:
-    _released.set()
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Return the cost of the most expensive stage in each case."""
+    return [_weigh(costs, p, answer(list(costs), p)) for costs, p in CUTS]
 
 
-@connected
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    _released.clear()
-    if here.rank > 0:
-        with quiet():
-            dist.barrier()
-        return SERVED
-    found = _ask(answer, here)
-    dist.barrier()
-    return found
+def expected() -> list[int]:
+    return [max(_stages(costs, _best(costs, p))) for costs, p in CUTS]
 
 
-def _ask(answer: Callable[..., Any], here: Here) -> Any:
-    """Return what rank 0 gets in each case, or the first error."""
-    last = f"rank{here.world_size - 1}"
-    asked: list[tuple[Callable[[], Any], float]] = [(_work, PLENTY), (_fail_on_rank_1, PLENTY)]
-    if here.world_size > 1:
-        asked.append((_LateOn(last), DEADLINE))
-    found: list[Any] = []
-    for function, seconds in asked:
-        limit = here.world_size * WORK + times.RPC_TRIED.seconds()
-        value = attempt(answer, function, seconds, seconds=limit)
-        if isinstance(value, BaseException | Failed):
-            return value
-        found.append(_seen(value))
-        if len(found) == 1 and found != expected(here.world_size)[0][:1]:
-            break  # the other cases would say no more
-    rpc.rpc_sync(last, _release, timeout=times.RPC_ANSWER.seconds())
-    return found
+def _by_number(costs: Sequence[int], p: int) -> list[int]:
+    """Give each stage equally many layers."""
+    return [len(costs) // p + (s < len(costs) % p) for s in range(p)]
 
 
-def _seen(found: Any) -> Any:
-    """Return who has answered, and when all worked at once; or what else an answer gave."""
-    if not isinstance(found, list | tuple) or _is_work(found):  # one result alone is a tuple
-        return type(found).__name__
-    if any(hasattr(one, "wait") for one in found):
-        return "futures"
-    if not found or not any(map(_is_work, found)):
-        return [
-            one if one is None or isinstance(one, str) else OTHER + type(one).__name__
-            for one in found
-        ]
-    spans = [one[1:] for one in found if _is_work(one)]
-    apart = any(a[1] <= b[0] for a in spans for b in spans)
-    names = [one[0] if _is_work(one) else one for one in found]
-    return names, "one after the other" if apart else "at once"
+def _filled(costs: Sequence[int], p: int) -> list[int]:
+    """Fill each stage until it has its share, and give the last one what is left."""
+    counts, cost = [0], 0
+    for layer in costs:
+        if cost >= sum(costs) / p and len(counts) < p:
+            counts, cost = [*counts, 0], 0
+        counts[-1] += 1
+        cost += layer
+    return counts
 
 
-def _is_work(one: Any) -> bool:
-    return isinstance(one, tuple) and len(one) == 3 and isinstance(one[1], float)
+def _nearest(costs: Sequence[int], p: int) -> list[int]:
+    """End each stage where its cost is nearest to its share."""
+    share, counts, at = sum(costs) / p, [], 0
+    for later in range(p - 1, 0, -1):
+        ends = range(at + 1, len(costs) - later + 1)
+        end = min(ends, key=lambda end: abs(sum(costs[at:end]) - share))
+        counts.append(end - at)
+        at = end
+    return [*counts, len(costs) - at]
 
 
-def expected(n: int) -> list[Any]:
-    names = worker_names(n)
-    failed: list[Any] = [None if name == "rank1" else name for name in names]
-    found: list[Any] = [(names, "at once"), failed]
-    if n > 1:
-        found.append([*names[:-1], None])
-    return [found, *[SERVED] * (n - 1)]
+def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> Predicate:
+    return simulated(lambda n: [max(_stages(costs, way(costs, p))) for costs, p in CUTS])
 
 
-def _entries(n: int) -> tuple[str, ...]:
-    cases = (
-        f"ask_all(work, {PLENTY:g})",
-        f"ask_all(fails on rank 1, {PLENTY:g})",
-        f"ask_all(late on rank {n - 1}, {DEADLINE:g})",
-    )
-    return cases if n > 1 else cases[:2]
+def _tells(problem: str) -> When:
+    return lambda yours, expected, n: problem in yours
 
 
 EXERCISE = Exercise(
     id="13-1",
-    title="Ask everybody, with a deadline",
-    answer="ask_all",
-    setup="""
-from collections.abc import Callable
-
-from torch.distributed import rpc
-""",
+    title="Cut evenly",
+    answer="cut",
     trial=trial,
     expected=expected,
-    entries=_entries,
-    seconds=90.0,
+    entries=tuple(f"cut({list(costs)}, {p})" for costs, p in CUTS),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Those are futures, not results: return what wait() gives for each.",
-            when=lambda yours, expected, n: yours[0][0] == "futures",
+            "You return the places where you cut. Return how many layers each stage gets: the "
+            "differences between neighbouring places.",
+            when=_tells(PLACES),
         ),
         Mistake(
-            "Each call begins only after the one before it has ended. Start all of them with "
-            "rpc_async, and only then wait.",
-            when=lambda yours, expected, n: yours[0][0] == (worker_names(n), "one after the other"),
+            "The list does not have p numbers: one for each stage.",
+            when=_tells(STAGES),
         ),
         Mistake(
-            "There is no result yet when you look: done() does not wait. Call wait() on every "
-            "future.",
-            when=lambda yours, expected, n: yours[0][0] == [None] * n,
+            "A stage gets no layer, so that its rank would have nothing to do: give each stage "
+            "at least one.",
+            when=_tells(EMPTY),
         ),
         Mistake(
-            "Rank 0, the caller, is missing: call your own rank too, a process may call itself.",
-            when=lambda yours, expected, n: yours[0][0] == (worker_names(n)[1:], "at once"),
+            "The numbers do not add up to the number of layers. Return how many layers each stage "
+            "gets, not what they cost or where it ends; none may be left out or doubled.",
+            when=_tells(LAYERS),
         ),
         Mistake(
-            "The function raised an error on rank 1, and wait() raised it again in your code. "
-            "Catch it, whatever its type, and put None in its place.",
-            raises=r"^ValueError: [\s\S]*rank 1 fails in this case",
+            "You make the stages as equal as possible. That is not the same: the cheapest stage "
+            "does not count, only the most expensive one.",
+            when=_cuts(partial(_best, by=lambda stages: max(stages) - min(stages))),
         ),
         Mistake(
-            "A call that is not answered in time raises an error too, in wait(): put None in its "
-            "place.",
-            raises=r"^RuntimeError: [\s\S]*ran for more than set timeout",
+            "You give all stages equal numbers of layers, but layers cost different amounts: "
+            "make the most expensive stage as cheap as possible.",
+            when=_cuts(_by_number),
         ),
         Mistake(
-            "The result of a call that raised an error, or was too late, is to be None.",
-            when=lambda yours, expected, n: any(
-                str(one).startswith(OTHER) for case in yours[0][1:] for one in case
-            ),
+            "You fill each stage until it has its share of the cost, which can overfill it by "
+            "almost a whole layer: compare all ways to cut.",
+            when=_cuts(_filled),
         ),
         Mistake(
-            "A result is missing from the list: every rank has its place in it, with None where "
-            "there is no result.",
-            when=lambda yours, expected, n: (
-                yours[0][0] == expected[0][0] and len(yours[0][1]) == n - 1
-            ),
-        ),
-        Mistake(
-            "You waited for the last rank longer than seconds allows. Each call takes a timeout of "
-            "its own: rpc_async(…, timeout=…).",
-            when=lambda yours, expected, n: TOO_LATE in yours[0][-1],
+            "You end each stage where its cost is nearest to its share, without a look at what is "
+            "left for the stages after it: compare all ways to cut.",
+            when=_cuts(_nearest),
         ),
     ),
     hints=(
-        "rpc_sync waits for its answer, so the next call cannot begin. rpc_async does not.",
-        "First a list of futures, one per rank; then, in the same order, what each of them gives. "
-        "Errors and timeouts appear where you wait.",
-        "wait() needs a try of its own for each future, so a small function for one future helps. "
-        "The time limit is an argument of the call, not of wait().",
+        "There are few ways to cut: p - 1 places out of len(costs) - 1. Try them all.",
+        "combinations(range(1, len(costs)), p - 1) gives the places. With 0 before and len(costs) "
+        "after them, a stage has the layers from one place to the next.",
+        "With way = (0, *places, len(costs)), pairwise(way) gives the ends i, j of each stage, "
+        "and sum(costs[i:j]) its cost. min takes a key: the cost of a way's most expensive stage.",
     ),
 )

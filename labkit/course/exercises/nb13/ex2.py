@@ -1,185 +1,175 @@
-"""Exercise 13-2: add to a shared number under a lock, and lose no update."""
+"""Exercise 13-2: order the forward and backward passes of a stage: 1F1B.
+
+The orders are compared as lists. Then the ranks send one message per pass in their own orders, and
+count how many micro-batches they keep.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
-from torch.distributed import rpc
 
-from ....base import times
-from ...exercise import Exercise, Failed, Here, Mistake
-from .connected import attempt, connected, gather, on_this_rank
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, every_rank, some_rank
 
-#: Seconds that reading the cell takes: long enough for all threads to have read.
-READING = 0.2
-#: Seconds that pass until what is written is there, so that who reads meanwhile reads the old.
-WRITING = 0.2
-#: Seconds that a thread which gives the lock back leaves to those that wait for it: enough for
-#: one of them to read and write.
-HANDOVER = 0.5
-#: Calls that each rank but rank 0 makes at once.
-CALLS = 2
-#: What the cell holds at first.
-BEGIN = 5000
+#: Stages and micro-batches; every stage of each is asked for.
+PIPES = ((4, 6), (4, 2), (2, 3), (3, 3), (1, 2))
+CALLS = tuple((stage, p, m) for p, m in PIPES for stage in range(p))
+#: Micro-batches with which the ranks run their orders: more, and fewer, than there are stages.
+RUNS = (6, 1)
+NOT_RUN = "not run: a rank's order does not have each pass once"
 
 
-class _Cell:
-    """Hold a number that takes a while to read and to write."""
-
-    def __init__(self) -> None:
-        self.number = BEGIN
-
-    def read(self) -> int:
-        number = self.number
-        time.sleep(READING)
-        return number
-
-    def write(self, number: int) -> None:
-        time.sleep(WRITING)
-        self.number = number
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Ask for every stage of each pipeline, then run this rank's own orders."""
+    orders: list[Any] = [list(answer(*call)) for call in CALLS]
+    return orders + [_run(list(answer(here.rank, here.world_size, m)), m, here) for m in RUNS]
 
 
-class _Lock:
-    """A ``threading.Lock`` that those get first who wait for it.
-
-    A plain one may go to the same thread again and again, and two locked pieces count right then.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.acquire, self.locked = self._lock.acquire, self._lock.locked
-
-    def release(self) -> None:
-        self._lock.release()
-        time.sleep(HANDOVER)
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
+def _run(order: Sequence[str], m: int, here: Here) -> int | str:
+    """Send a message per pass, as a pipeline does, and return the most micro-batches kept."""
+    everything = sorted(f"{kind}{k}" for kind in "FB" for k in range(m))
+    complete = torch.tensor(int(sorted(order) == everything), device=here.device)
+    dist.all_reduce(complete, dist.ReduceOp.MIN)
+    if not complete.item():
+        return NOT_RUN
+    kept, most = 0, 0
+    outgoing: int | None = None
+    for name in order:
+        step = 1 if name[0] == "F" else -1  # the way of the message
+        _swap(outgoing, here.rank - step, here)
+        kept += step
+        most = max(most, kept)
+        outgoing = here.rank + step
+    _swap(outgoing, -1, here)
+    return most
 
 
-def _add(amount: int, seconds: float) -> Any:
-    """Call the answer here, on rank 0: its number, "nothing" for None, or what went wrong."""
-    cell, lock = on_this_rank["cell"], on_this_rank["lock"]
-    value = attempt(on_this_rank["answer"], cell, lock, amount, seconds=seconds)
-    if isinstance(value, Failed) and lock.locked():
-        return "stuck"
-    if isinstance(value, int | BaseException | Failed):
-        return value
-    return "nothing" if value is None else type(value).__name__
+def _swap(to: int | None, source: int, here: Here) -> None:
+    """Send to one rank and receive from another, in one batch; ranks that do not exist are left
+    out."""
+    ops = [
+        dist.P2POp(call, torch.zeros(1, device=here.device), peer)
+        for call, peer in ((dist.isend, to), (dist.irecv, source))
+        if peer is not None and 0 <= peer < here.world_size
+    ]
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    if here.device.type == "cuda":
+        torch.cuda.synchronize()
 
 
-@connected
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    rank = here.rank
-    if rank == 0:
-        on_this_rank.update(answer=answer, cell=_Cell(), lock=_Lock())
-    dist.barrier()
-    found: list[Any] = []
-    if rank > 0:
-        seconds = times.RPC_TRIED.seconds() * (3 if here.world_size >= 8 else 1)
-        asked = (10 ** (rank - 1), seconds)
-        calls = [
-            rpc.rpc_async("rank0", _add, args=asked, timeout=seconds + times.RPC_ANSWER.seconds())
-            for _ in range(CALLS)
-        ]
-        found = [_result(call) for call in calls]
-    given = [number for numbers in gather(found, here.world_size) for number in numbers]
-    if rank > 0:
-        return next((f for f in found if not isinstance(f, int)), "numbers")
-    _free(on_this_rank["lock"])
-    return [on_this_rank["cell"].number, _are_sums(given, here.world_size)]
+def _order(ahead: int, m: int) -> list[str]:
+    """Return the order of a stage that runs ``ahead`` forwards before it alternates."""
+    ahead = min(m, ahead)
+    order = [f"F{k}" for k in range(ahead)]
+    for k in range(ahead, m):
+        order += [f"F{k}", f"B{k - ahead}"]
+    return order + [f"B{k}" for k in range(m - ahead, m)]
 
 
-def _are_sums(given: list[Any], n: int) -> bool:
-    """Return whether the numbers that the calls returned are those that the cell went through: each
-    exceeds the one before by what one of the calls has added."""
-    if not all(isinstance(number, int) for number in given):
-        return False
-    steps = [after - before for before, after in pairwise([BEGIN, *sorted(given)])]
-    return sorted(steps) == sorted(CALLS * [10 ** (rank - 1) for rank in range(1, n)])
+def _orders(ahead: Callable[[int, int, int], int]) -> list[list[str]]:
+    return [_order(ahead(*call), call[2]) for call in CALLS]
 
 
-def _result(call: Any) -> Any:
-    try:
-        return call.wait()
-    except RuntimeError as error:
-        return type(error).__name__
+def expected(n: int) -> list[list[Any]]:
+    """Return 1F1B, and what it keeps on each rank."""
+    orders: list[Any] = _orders(lambda s, p, m: p - 1 - s)
+    return [[*orders, *(min(m, n - rank) for m in RUNS)] for rank in range(n)]
 
 
-def _free(lock: Any) -> None:
-    """Release threads that wait for a lock which an answer never gave back."""
-    for _ in range(100):
-        if not any(thread.is_alive() for thread in on_this_rank.get("left", ())):
-            break
-        with contextlib.suppress(RuntimeError):  # nobody has it
-            lock.release()
-        time.sleep(times.THREADS_LOOK)
+def _starts(ahead: Callable[[int, int, int], int]) -> Predicate:
+    """Return the predicate of orders that begin with so many forwards."""
+    return every_rank(lambda mine, its: mine[: len(CALLS)] == _orders(ahead))
 
 
-def expected(n: int) -> list[Any]:
-    total = BEGIN + CALLS * sum(10**r for r in range(n - 1))
-    return [[total, True], *["numbers"] * (n - 1)]
+def _some_call(holds: Callable[[list[str], list[str], int], bool]) -> Predicate:
+    """Return the predicate that ``holds(yours, expected, m)`` for some call, on some rank."""
+    numbers = [m for _, _, m in CALLS]
+    return some_rank(lambda mine, its: any(map(holds, mine, its, numbers)))
+
+
+def _too_many(order: list[str], right: list[str], m: int) -> bool:
+    """Return whether there is a micro-batch that does not exist."""
+    return any(str(name)[:1] in "FB" and str(name)[1:] not in map(str, range(m)) for name in order)
 
 
 EXERCISE = Exercise(
     id="13-2",
-    title="Lose no update",
-    answer="add_to",
-    setup="""
-import threading
-from typing import Any
-""",
+    title="1F1B",
+    answer="one_f_one_b",
     trial=trial,
     expected=expected,
-    seconds=60.0,
-    entries=("the cell at the end", "the calls return the sums that they wrote"),
+    entries=(
+        *(f"one_f_one_b({stage}, {p}, {m})" for stage, p, m in CALLS),
+        *(f"most micro-batches that this rank kept, of {m}" for m in RUNS),
+    ),
     mistakes=(
         Mistake(
-            "The lock is never released, and all other threads wait for it. A block under `with "
-            "lock:` releases it at its end, also after an error.",
-            when=lambda yours, expected, n: "stuck" in yours[1:],
+            "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
+            "are few, begin with only min(m, p - 1 - stage) forwards.",
+            when=_some_call(_too_many),
         ),
         Mistake(
-            "The number in the cell is right, but nothing is returned: return the number that "
-            "you wrote.",
-            when=lambda yours, expected, n: (
-                yours[0][0] == expected[0][0] and "nothing" in yours[1:]
+            "Entries are missing: every micro-batch has one forward and one backward. After the "
+            "pairs, the backwards that are left have to follow.",
+            when=_some_call(lambda order, right, m: set(order) < set(right)),
+        ),
+        Mistake(
+            "This is GPipe's order: all forwards, then all backwards. It keeps all m "
+            "micro-batches.",
+            when=_starts(lambda s, p, m: m),
+        ),
+        Mistake(
+            "In these orders the ranks wait for one another in a circle: a stage waits for a "
+            "gradient before it has sent the micro-batches that later stages need first. The "
+            "first stage has the most stages after it, so it begins with the most forwards: "
+            "p - 1 - stage.",
+            when=_starts(lambda s, p, m: s),
+            stuck=r"waits? in (?:recv|send)",
+        ),
+        Mistake(
+            "There is one forward too many at the beginning: the first pair begins with a "
+            "forward too, so only p - 1 - stage come before it.",
+            when=_starts(lambda s, p, m: p - s),
+        ),
+        Mistake(
+            "Every stage alternates from the beginning, so each waits for its first micro-batch "
+            "to come back before it takes the next. Only the last stage may do that.",
+            when=_starts(lambda s, p, m: 0),
+        ),
+        Mistake(
+            "The passes come back in the reverse order. Backwards, like forwards, are taken in "
+            "the order 0, 1, 2, …",
+            when=_some_call(
+                lambda order, right, m: (
+                    order != right
+                    and sorted(order) == sorted(right)
+                    and [x for x in order if x[0] == "B"] == [f"B{k}" for k in reversed(range(m))]
+                )
             ),
         ),
         Mistake(
-            "Nothing was added: write the sum back into the cell.",
-            when=lambda yours, expected, n: yours[0][0] == BEGIN,
-        ),
-        Mistake(
-            "What the cell held at first is gone: add to the number that read() gives.",
-            when=lambda yours, expected, n: 0 < yours[0][0] < BEGIN,
-        ),
-        Mistake(
-            "Updates are lost: another thread reads before you have written. Read, add and write "
-            "in one block, while you hold the lock that was passed.",
-            when=lambda yours, expected, n: BEGIN < yours[0][0] < expected[0][0],
-        ),
-        Mistake(
-            "No update is lost, but a call returns a different number from the one it wrote: "
-            "return the sum that you wrote.",
-            when=lambda yours, expected, n: (
-                yours[0] == [expected[0][0], False] and set(yours[1:]) == {"numbers"}
+            "The items of the list have to be texts such as 'F0' and 'B0'.",
+            when=_some_call(
+                lambda order, right, m: not all(isinstance(name, str) for name in order)
             ),
+        ),
+        Mistake(
+            "There is one forward too few at the beginning: p - 1 - stage of them come before the "
+            "first pair.",
+            when=_starts(lambda s, p, m: max(0, p - 2 - s)),
         ),
     ),
     hints=(
-        "What must not happen between your read and your write?",
-        "In a block under `with lock:`, there is only one thread at a time.",
-        "One block for everything from cell.read() to cell.write(…). The sum is needed twice, so "
-        "keep it in a variable.",
+        "Three parts: a few forwards, then pairs of one forward and one backward, then the "
+        "backwards that are left.",
+        "ahead = min(m, p - 1 - stage) forwards come first. In the pairs, forward k goes with "
+        "backward k - ahead.",
+        'After the first ahead forwards: for each k from ahead to m - 1 the pair "F{k}", "B{k '
+        '- ahead}". Which backwards have not been named then?',
     ),
 )

@@ -1,138 +1,115 @@
-"""Exercise 13-3: train against a parameter server that refuses stale gradients."""
+"""Exercise 13-3: write a linear layer that is cut by its inputs, and add its bias once.
+
+All numbers are small integers, so that sums are exact in any order.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from ...exercise import Exercise, Failed, Here, Mistake
-from ...mistakes import near
-from .connected import attempt, connected, gather, on_this_rank, quiet
-from .strict_server import STEPS, ServerRRef, StrictServer, gradient_of, served
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate, rank_simulated, some_rank
 
-
-@connected
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    rank = here.rank
-    if rank == 0:
-        on_this_rank["server"] = StrictServer()
-    dist.barrier()
-    with quiet() if rank == 0 else contextlib.nullcontext():
-        returned = _train_in_turn(answer, here)
-    return served().seen() if rank == 0 else returned
+#: Rows, outputs, and inputs on each rank, of each call.
+CALLS = ((2, 4, 3), (1, 3, 2))
+CHANGED = "an argument has changed"
 
 
-def _train_in_turn(answer: Callable[..., Any], here: Here) -> Any:
-    """Make one worker after the other train; return what the answer gives on this rank."""
-    rank, returned = here.rank, None
-    for worker in range(1, here.world_size):
-        if rank == worker:
-            returned = attempt(answer, ServerRRef(), lambda w: gradient_of(w, rank), STEPS)
-        # It has had its time: not again, n times.
-        if any(gather(isinstance(returned, BaseException | Failed), here.world_size)):
-            break
-    return returned
+def _layer(call: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return x, w and bias of the whole layer: small integers, and a bias that stands out."""
+    rows, out, each = CALLS[call]
+    x = (torch.arange(rows * each * n) * 5 % 7 - 2.0).view(rows, each * n)
+    w = (torch.arange(out * each * n) * 3 % 5 - 1.0).view(out, each * n)
+    return x, w, 1000 * (torch.arange(1.0, out + 1) - 2.5)
 
 
-def _train(server: StrictServer, rank: int, *, again: bool) -> int:
-    """Train as a worker in the server's process; ``again`` tells whether refused gradients count
-    for nothing. Return how many were refused."""
-    taken = refused = 0
-    while taken + (0 if again else refused) < STEPS:
-        w, version = server.pull()
-        fresh = server.push(gradient_of(w, rank), version)
-        taken, refused = taken + fresh, refused + (not fresh)
-    return refused
+def _share(call: int, n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x, w, _ = _layer(call, n)
+    return x.chunk(n, dim=1)[rank], w.chunk(n, dim=1)[rank]
 
 
-def _play(n: int, workers: Sequence[int] | None = None, *, again: bool = True) -> list[Any]:
-    """Train in one process, worker after worker."""
-    server, returned = StrictServer(), [0] * n
-    for rank in range(1, n) if workers is None else workers:
-        returned[rank] = _train(server, rank, again=again)
-    return [server.seen(), *returned[1:]]
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Give each rank its columns, and look at the arguments afterwards."""
+    found: list[Any] = []
+    for call in range(len(CALLS)):
+        arguments = *_share(call, here.world_size, here.rank), _layer(call, here.world_size)[2]
+        x, w, bias = (tensor.to(here.device) for tensor in arguments)
+        before = [tensor.clone() for tensor in (x, w, bias)]
+        out = answer(x, w, bias)
+        kept = all(a.equal(b) for a, b in zip((x, w, bias), before, strict=True))
+        found.append(out if kept else CHANGED)
+    return found
 
 
-def expected(n: int) -> list[Any]:
-    return _play(n)
+def _sum(call: int, n: int) -> torch.Tensor:
+    x, w, _ = _layer(call, n)
+    return x @ w.T
 
 
-def _alone(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether only one of several workers has trained."""
-    server = yours[0]
-    alone = (_play(n, [worker])[0] for worker in range(1, n))
-    return n > 2 and any(near(server, simulate) for simulate in alone)
+def _bias(call: int, n: int) -> torch.Tensor:
+    return _layer(call, n)[2]
 
 
-def _refused_for_good(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether refused gradients were not made good."""
-    wrong = _play(n, again=False)
-    return near(yours[0], wrong[0]) and not near(wrong[0], expected[0])
+def _part(call: int, rank: int, n: int) -> torch.Tensor:
+    x, w = _share(call, n, rank)
+    return x @ w.T
+
+
+def expected(n: int) -> list[list[torch.Tensor]]:
+    """Compute the whole layer in one process."""
+    return [[_sum(call, n) + _bias(call, n) for call in range(len(CALLS))]] * n
+
+
+def _gives(wrong: Callable[[int, int, int], Any]) -> Predicate:
+    """Return the predicate of what a mistake gives: ``wrong(call, rank, n)``."""
+    return rank_simulated(lambda rank, n: [wrong(c, rank, n) for c in range(len(CALLS))])
 
 
 EXERCISE = Exercise(
     id="13-3",
-    title="Train with a strict server",
-    answer="train",
-    setup="""
-from collections.abc import Callable
-
-import torch
-from torch.distributed import rpc
-""",
+    title="A layer with a bias",
+    answer="row_linear",
     trial=trial,
     expected=expected,
-    entries=("the server's weights", "gradients taken", "gradients refused"),
-    seconds=60.0,
+    entries=("the output of the first call", "the output of the second call"),
+    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
     mistakes=(
         Mistake(
-            "server is a reference without a pull() or push() of its own: "
-            "server.rpc_sync().pull() calls the method at the owner.",
-            raises=r"^AttributeError: '\w*RRef' object has no attribute",
+            "An argument has changed: bias is the layer's own, and the next call adds it again. "
+            "Collect the sum in a tensor of its own.",
+            when=some_rank(lambda mine, its: CHANGED in mine),
         ),
         Mistake(
-            "The server has refused many gradients in a row. A gradient that was refused stays "
-            "stale: pull again, and compute a new one at the new weights.",
-            raises=r"^RuntimeError: [\s\S]*gradients in a row were refused",
+            "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "
+            "all ranks have to be added up.",
+            when=_gives(lambda c, r, n: _part(c, r, n) + _bias(c, n)),
         ),
         Mistake(
-            "A refused gradient took no step, but you count it as one of your steps: go on until "
-            "the server has taken steps gradients.",
-            when=_refused_for_good,
+            "The bias is in the result world_size times: each rank adds it before the parts are "
+            "added up. Add it afterwards.",
+            when=_gives(lambda c, r, n: _sum(c, n) + n * _bias(c, n)),
         ),
         Mistake(
-            "The server took a gradient that you had computed at older weights: the version that "
-            "you push must be the one that came with those weights.",
-            when=lambda yours, expected, n: (
-                yours[0][1] == expected[0][1] and not torch.allclose(yours[0][0], expected[0][0])
-            ),
+            "The bias is missing: add it to the sum.",
+            when=_gives(lambda c, r, n: _sum(c, n)),
         ),
         Mistake(
-            "No gradient has reached the server. to_here() gives you a copy, and a push into "
-            "that copy stays with you: call server.rpc_sync().push(…).",
-            when=lambda yours, expected, n: yours[0][1:] == [0, 0],
+            "You average. Each rank has a part of the sum over the inputs, so the parts are "
+            "added up.",
+            when=_gives(lambda c, r, n: _sum(c, n) / n + _bias(c, n)),
         ),
         Mistake(
-            "Only one worker has trained. train runs on every worker: no rank is left out in it.",
-            when=_alone,
-        ),
-        Mistake(
-            "The server has all gradients, but train returns something else than how many it "
-            "refused.",
-            when=lambda yours, expected, n: (
-                near(yours[0], expected[0]) and not near(yours[1:], expected[1:])
-            ),
+            "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
+            raises=r"shapes cannot be multiplied",
         ),
     ),
     hints=(
-        "Each attempt has three parts: fetch the weights, compute the gradient there, push it.",
-        "server.rpc_sync() stands for the object at its owner: its methods run there. What push() "
-        "returns tells whether this attempt was a step.",
-        "You don't know how many attempts it takes: loop while fewer than steps gradients were "
-        "taken, with one count for taken and one for refused.",
+        "What can this rank compute alone? For every output, a part of the sum over the inputs.",
+        "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",
+        "all_reduce changes its tensor in place, so keep the part in a variable. When is the "
+        "bias added, so that it counts once?",
     ),
 )

@@ -1,185 +1,167 @@
-"""Exercise 19-2: predict the time of a training step from the prices of its parts."""
+"""Exercise 19-2: find rank, local rank and world size under torchrun, srun, both or none."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import mean
 from typing import Any
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_simulated, simulated
-from ...slips import Formula
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate
+from .facts import Facts, fact, fact_is
+
+TORCHRUN, SRUN, BOTH, ALONE = "torchrun", "srun", "srun torchrun", "alone"
+#: What a launcher leaves in the environment. In BOTH, Slurm's task 1 is the agent that came
+#: first: with c10d the agents are numbered as they come.
+ENVIRONMENTS = {
+    TORCHRUN: {
+        "HOME": "/",
+        "RANK": "5",
+        "LOCAL_RANK": "2",
+        "WORLD_SIZE": "7",
+        "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1",
+    },
+    SRUN: {"HOME": "/", "SLURM_PROCID": "6", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"},
+    BOTH: {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "9",
+        "SLURM_PROCID": "1",
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": "2",
+    },
+    ALONE: {"HOME": "/"},
+}
+#: The names that launchers set.
+NAMES = {name for names in ENVIRONMENTS.values() for name in names} - {"HOME"}
+#: What stands for an error because a launcher's name is not there.
+LACKS, ELSEWHERE = "raises an error: there is no", " in os.environ"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A step: what it computes (of the fastest rank), what it sends, and what is asked for."""
+class _Environment(dict[str, str]):
+    """Note which names an answer asks for."""
 
-    fixed: float
-    slope: float
-    size: int
-    buckets: int
-    alpha: float
-    beta: float
-    rows: int
+    def __init__(self, names: dict[str, str]) -> None:
+        super().__init__(names)
+        self.asked: list[str] = []
 
-    def factor(self, rank: int, n: int) -> float:
-        """Return how many times as long this rank computes as the fastest one."""
-        return 2.0 if rank == n // 2 else 1.25 if rank == n - 1 else 1.0
+    def __getitem__(self, name: str) -> str:
+        self.asked.append(name)
+        return super().__getitem__(name)
 
-    def times(self, rank: int, n: int) -> dict[int, float]:
-        """Return what this rank has measured, for two numbers of rows."""
-        factor = self.factor(rank, n)
-        return {rows: factor * (self.fixed + self.slope * rows) for rows in (16, 64)}
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.append(name)
+        return super().get(name, default)
 
-
-#: By turns computing hides all buckets but the last one, nothing can be hidden, the network is the
-#: bottleneck, and sending nearly begins with the backward pass.
-CASES = (
-    Case(0.5, 0.1875, 8, 4, 0.25, 0.5, rows=96),
-    Case(0.25, 0.0625, 64, 1, 1.0, 0.125, rows=8),
-    Case(1.0, 0.09375, 1024, 8, 0.25, 0.0625, rows=128),
-    Case(2.0, 0.046875, 256, 4, 2.0, 0.125, rows=16),
-)
+    def lacked(self, error: Exception) -> str | None:
+        """Return the launcher's name that was not there, if that has led to an error; "" if the
+        answer has not asked here at all. None where the error is of another kind."""
+        if isinstance(error, KeyError):
+            name = error.args[0] if error.args else None
+            if name in self:  # it was looked for elsewhere
+                return f"{name}{ELSEWHERE}"
+            return str(name) if name in NAMES else None
+        if re.match(r"int\(\) argument must be .*'NoneType'", str(error)) and NAMES.issuperset(
+            self.asked
+        ):
+            return next((name for name in reversed(self.asked) if name not in self), "")
+        return None
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [
-        answer(c.times(here.rank, here.world_size), c.size, c.buckets, c.alpha, c.beta, c.rows)
-        for c in CASES
-    ]
+def trial(answer: Callable[[dict[str, str]], Any], here: Here) -> Facts | None:
+    """Ask in each environment."""
+
+    def attempt(names: dict[str, str]) -> Any:
+        environment = _Environment(names)
+        try:
+            found = answer(environment)
+        except (KeyError, TypeError) as error:
+            if (name := environment.lacked(error)) is None:
+                raise
+            return f"{LACKS} {name}".strip()
+        return list(found) if isinstance(found, (tuple, list)) else found
+
+    facts = {name: attempt(environment) for name, environment in ENVIRONMENTS.items()}
+    return facts if any(found is not None for found in facts.values()) else None
 
 
-def labels(n: int) -> list[str]:
-    return [
-        f"predict_step(times, {c.size}, {c.buckets}, {c.alpha:g}, {c.beta:g}, {c.rows})"
-        for c in CASES
-    ]
+def expected() -> dict[str, list[int]]:
+    """Return what is known from how the environments were made."""
+    return {TORCHRUN: [5, 2, 7], SRUN: [6, 1, 8], BOTH: [0, 0, 9], ALONE: [0, 0, 1]}
 
 
-#: Given a case, the part of compute that does not depend on the rows, and the backward pass: the
-#: seconds that communication adds.
-Visible = Callable[[Case, float, float], float]
-
-
-def visible(case: Case, fixed: float, backward: float) -> float:
-    """Return the seconds from the end of the backward pass to that of the last all-reduce."""
-    n, call = case.buckets, case.alpha + case.beta * case.size / case.buckets
-    return max(call, n * call - backward * (n - 1) / n)
-
-
-def _step(
-    case: Case, rank: int, n: int, *, share: float = 2 / 3, added: Visible = visible,
-    whole: bool = False, proportional: bool = False,
-) -> float:  # fmt: skip
-    factor = case.factor(rank, n)
-    fixed, computing = factor * case.fixed, factor * case.slope * case.rows
-    compute = fixed + computing
-    if proportional:
-        compute = case.times(rank, n)[16] / 16 * case.rows
-        computing = compute
-    backward = share * (compute if whole else computing)
-    return compute + added(case, fixed, backward)
-
-
-def _steps(n: int, of: Callable[[list[float]], float] = max, **change: Any) -> list[float]:
-    return [of([_step(case, rank, n, **change) for rank in range(n)]) for case in CASES]
-
-
-def expected(n: int) -> list[list[float]]:
-    return [_steps(n)] * n
-
-
-def _gives(of: Callable[[list[float]], float] = max, **change: Any) -> Predicate:
-    """Return the predicate of what an answer makes of the ranks' steps, which it may change."""
-    return simulated(lambda n: [_steps(n, of, **change)] * n)
-
-
-def _one_alpha(case: Case, fixed: float, backward: float) -> float:
-    n, comm = case.buckets, case.alpha + case.beta * case.size
-    return max(comm / n, comm - backward * (n - 1) / n)
-
-
-def _total(case: Case) -> float:
-    return case.buckets * case.alpha + case.beta * case.size
+def _lacks(environment: str, begins: str = "") -> Predicate:
+    """Return the predicate of a mistake that asks for a name which is not there."""
+    return fact(environment, lambda found: str(found).startswith(f"{LACKS} {begins}".strip()))
 
 
 EXERCISE = Exercise(
     id="19-2",
-    title="Predict a step",
-    answer="predict_step",
+    title="Ask the launcher",
+    answer="who_am_i",
+    setup="import os",
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "call = alpha + beta * size / buckets\n"
-        "backward = 2 / 3 * per_row * rows\n"
-        "fixed + per_row * rows + max(call, buckets * call - backward * (buckets - 1) / buckets)",
-        "fixed per_row size buckets alpha beta rows",
-        lambda n: (
-            [(2 * c.fixed, 2 * c.slope, c.size, c.buckets, c.alpha, c.beta, c.rows) for c in CASES]
-            * n
-        ),
-    ),
-    entries=labels,
-    goals=(
-        Goal("collectives", exactly=lambda n: len(CASES)),
-        Goal("bytes sent", most=lambda n: 8 * len(CASES)),
-    ),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Each of your ranks predicts its own step. All wait for the slowest one in the "
-            "all-reduce: the largest of their predictions counts, on every rank.",
-            when=rank_simulated(lambda rank, n: [_step(case, rank, n) for case in CASES]),
+            "The answer, or the error, is the same in every case, although environment is not: "
+            "read the names in the text, in capitals, from environment and not from os.environ.",
+            when=lambda yours, expected, n: all(v == yours[ALONE] for v in yours.values()),
         ),
         Mistake(
-            "You add the ranks' predictions up or average them. They compute at the same time, and "
-            "all wait for the slowest one: take the largest.",
-            when=_gives(sum) | _gives(mean),
+            "A name that is in environment was looked for in os.environ: read all of them from "
+            "environment.",
+            when=lambda yours, expected, n: any(
+                str(found).endswith(ELSEWHERE) for found in yours.values()
+            ),
         ),
         Mistake(
-            "You hide nothing: you add all of communication to computing. Every bucket but the "
-            "last one can be sent while the backward pass goes on.",
-            when=_gives(added=lambda case, fixed, backward: _total(case)),
+            "Under torchrun it fails: Slurm's variables exist only in a Slurm job. Check which "
+            "names are there.",
+            when=_lacks(TORCHRUN, "SLURM_"),
         ),
         Mistake(
-            "You hide communication behind all of backward. The first bucket is ready only after "
-            "backward / buckets, and the last one leaves when backward has ended: its call always "
-            "shows.",
-            when=_gives(added=lambda case, fixed, backward: max(0.0, _total(case) - backward)),
+            "The values in an environment are strings: convert them with int().",
+            when=fact(
+                TORCHRUN,
+                lambda found: isinstance(found, list) and any(isinstance(v, str) for v in found),
+            ),
         ),
         Mistake(
-            "You count only the last bucket. If the all-reduces together take longer than what is "
-            "left of backward after the first bucket, they queue.",
-            when=_gives(added=lambda case, fixed, backward: _total(case) / case.buckets),
+            "LOCAL_RANK is unique on its node only, and other nodes have a 2 as well. The rank "
+            "is in RANK.",
+            when=fact_is(TORCHRUN, [2, 2, 7]),
         ),
         Mistake(
-            "You pay α once. Each bucket's all-reduce costs it.",
-            when=_gives(added=_one_alpha),
+            "LOCAL_WORLD_SIZE counts the processes of this node; WORLD_SIZE counts all.",
+            when=fact_is(TORCHRUN, [5, 2, 4]),
         ),
         Mistake(
-            "Your computing is proportional to the rows. A part of a step (the optimizer, say) "
-            "does not depend on them: draw a line through the two measured times.",
-            when=_gives(proportional=True),
+            "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
+            "variables.",
+            when=fact_is(SRUN, expected()[ALONE]) | _lacks(SRUN),
         ),
         Mistake(
-            "Your backward pass is two thirds of the whole step. The part that does not depend on "
-            "the rows is not backward, and hides nothing.",
-            when=_gives(whole=True),
+            "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
+            "torchrun's: check first whether its variables are there, even if RANK is 0.",
+            when=fact_is(BOTH, [1, 0, 2]),
         ),
         Mistake(
-            "You take all of the time that grows with the rows for backward. A third of it is "
-            "forward, during which there is no gradient to send.",
-            when=_gives(share=1.0),
+            "Rank 0 is a rank, but the number 0 counts as false, so `or` takes the next value. "
+            "Check whether the name is there.",
+            when=fact_is(BOTH, [1, 0, 9]),
+        ),
+        Mistake(
+            "Without a launcher none of the names is there: return (0, 0, 1).",
+            when=fact_is(ALONE, None) | _lacks(ALONE),
         ),
     ),
     hints=(
-        "Three parts: computing (a line through the two measured times), what of the all-reduces "
-        "is left when backward has ended, and the slowest rank.",
-        "One all-reduce takes call = alpha + beta * size / buckets. Draw both timelines: bucket k "
-        "is ready at k · backward / buckets, and the network sends one at a time.",
-        "Either the network keeps up, and one call is left; or it is busy without a break from "
-        "backward / buckets on, for buckets · call seconds. The larger rest counts. Then one "
-        "all_reduce with ReduceOp.MAX.",
+        'Three cases, and "RANK" in environment tells the first of them.',
+        "torchrun comes first: it may have been started by srun, which sets its variables too.",
+        "if, elif and else: torchrun's three names, Slurm's three names, or return 0, 0, 1. Then "
+        "int(environment[name]) for each of the three.",
     ),
 )

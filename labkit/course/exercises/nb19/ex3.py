@@ -1,118 +1,132 @@
-"""Exercise 19-3: from which batch per rank on computing hides the all-reduce."""
+"""Exercise 19-3: download once per node, and read when the file is complete."""
 
 from __future__ import annotations
 
-import math
+import shutil
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated
-from ...slips import Formula
+from ...mistakes import When, every_rank, some_rank
+from ...trial_tools import sleepless
+from .facts import MISSING, Facts
 
-#: FLOP/s, bytes per second, ranks, bytes per gradient. The second one ends on a whole number.
-CASES = (
-    (1000.0, 30.0, 4, 4),
-    (96.0, 2.0, 4, 2),
-    (989e12, 450e9, 8, 2),
-    (40e9, 0.7e9, 2, 4),
-    (7.0, 11.0, 3, 1),
-)
-#: What an answer is called with.
-Rows = Callable[[float, float, int, int], float]
+#: The file comes in two pieces, each after so many seconds.
+PIECES = {"ten ": 0.3, "images": 0.9}
+FETCHED, READ = "fetched on this node", "read"
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES]
+def _place(rank: int, n: int) -> tuple[int, int]:
+    """Return node and local rank of a rank on two nodes, one of which has one process; two ranks
+    share one node. So only local rank 0 is on every node."""
+    first = 1 if n > 2 else n
+    return (0, rank) if rank < first else (1, rank - first)
 
 
-def rows(flops: float, bandwidth: float, n: int, gradient: int) -> float:
-    """Return where 4 FLOPs per row and parameter take as long as a ring's bytes per parameter."""
-    return 2 * (n - 1) / n * gradient / bandwidth * flops / 4
+def trial(answer: Callable[..., Any], here: Here) -> Facts:
+    """Download on two nodes; say how often each fetched, and what this rank read."""
+    rank = here.rank
+    box = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(box)
+    sleep = time.sleep
+    node, local = _place(rank, here.world_size)
+    disk = Path(str(box[0]), f"node-{node}")
+    calls = Path(str(box[0]), f"calls-{node}")
+    try:
+        disk.mkdir(exist_ok=True)
+        calls.mkdir(exist_ok=True)
+
+        def fetch(path: str) -> None:
+            tempfile.mkstemp(dir=calls)
+            for mode, (piece, seconds) in zip("wa", PIECES.items(), strict=True):
+                sleep(seconds)
+                with open(path, mode) as file:
+                    file.write(piece)
+
+        dist.barrier()
+        path = str(disk / "images.txt")
+        try:
+            with sleepless():
+                read = answer(path, fetch, local)
+        except FileNotFoundError as error:  # any other error is told with its text and line
+            if error.filename != path:
+                raise
+            read = MISSING
+        dist.barrier()
+        # Nothing is there where rank 0 has gone already, behind barriers that were for others.
+        fetched = len(list(calls.glob("*")))
+        dist.barrier()
+    finally:
+        if rank == 0:
+            shutil.rmtree(str(box[0]), ignore_errors=True)
+    return {FETCHED: fetched, READ: read.decode() if isinstance(read, bytes) else read}
 
 
-def expected() -> list[int]:
-    return [math.ceil(rows(*case)) for case in CASES]
+def expected(n: int) -> list[Facts]:
+    """Fetch once on each node, and read all of it everywhere."""
+    return [{FETCHED: 1, READ: "".join(PIECES)}] * n
 
 
-def _gives(formula: Rows, rounded: Callable[[float], float]) -> Predicate:
-    return simulated(lambda n: [rounded(formula(*case)) for case in CASES])
-
-
-def _simulated(formula: Rows) -> Predicate:
-    """Return the predicate of another formula than the right one, rounded up or not."""
-    return _gives(formula, float) | _gives(formula, math.ceil)
+def _fetched(first: int, last: int) -> When:
+    """Return the predicate of how often each node has fetched, the one of one process first."""
+    return lambda yours, expected, n: (yours[0][FETCHED], yours[-1][FETCHED]) == (first, last)
 
 
 EXERCISE = Exercise(
     id="19-3",
-    title="The batch that hides the network",
-    answer="rows_to_hide",
-    setup="import math",
+    title="Download once per node",
+    answer="download_once",
+    setup="""
+        import os
+        import time
+    """,
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "ceil(2 * (n - 1) / n * gradient_bytes * flops / bandwidth / 4)",
-        "flops bandwidth n gradient_bytes",
-        lambda _: CASES,
-    ),
-    entries=tuple(
-        f"rows_to_hide({flops:g}, {bandwidth:g}, {n}, {gradient})"
-        for flops, bandwidth, n, gradient in CASES
-    ),
-    where="notebook",
     mistakes=(
         Mistake(
-            "You round down or to the nearest number: then the all-reduce takes longer than the "
-            "backward pass. Round up.",
-            when=_gives(rows, math.floor) | _gives(rows, round),
+            "Some processes wait in a barrier that others do not call. All of them have to call "
+            "it: put it outside the if.",
+            stuck=r"waits? in barrier",
         ),
         Mistake(
-            "You hide the all-reduce behind the whole step, 6 FLOPs per parameter and row. There "
-            "is a gradient to send only during backward: 4 of them.",
-            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) * 4 / 6),
+            "No process calls fetch(path).",
+            when=every_rank(lambda mine, its: mine[FETCHED] == 0),
         ),
         Mistake(
-            "You hide it behind 2 FLOPs per parameter and row, which is a forward pass. Backward "
-            "has 4: one product for the weights' gradient and one for the inputs'.",
-            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) * 2),
+            "One process fetches for all nodes, so the other node has no file. There is one rank "
+            "0 in all, but a local rank 0 on every node.",
+            when=_fetched(1, 0),
         ),
         Mistake(
-            "You send each gradient once. A ring's all-reduce is a reduce-scatter and an "
-            "all-gather: 2 (n − 1) / n times its bytes.",
-            when=_simulated(lambda c, w, n, g: g * c / (4 * w)),
+            "On a node with one process nobody fetches: its local rank is 0, and only that one is "
+            "on every node.",
+            when=_fetched(0, 1),
         ),
         Mistake(
-            "That is half of it. An all-reduce is a reduce-scatter and an all-gather, and there "
-            "are 4 FLOPs per parameter and row in backward.",
-            when=_simulated(lambda c, w, n, g: rows(c, w, n, g) / 2),
+            "Several processes of a node fetch at once and write to the same file. One is "
+            "enough: local rank 0. (Checking first whether the file exists does not help: at the "
+            "start none of them sees one.)",
+            when=some_rank(lambda mine, its: mine[FETCHED] > 1),
         ),
         Mistake(
-            "You send 2 × the gradient's bytes, which is the limit for many ranks. With n ranks it "
-            "is 2 (n − 1) / n ×.",
-            when=_simulated(lambda c, w, n, g: 2 * g * c / (4 * w)),
+            "Some processes read the file before it is complete. Let all of them call a barrier "
+            "between fetching and reading: a download can take longer than any time.sleep.",
+            when=some_rank(lambda mine, its: mine[READ] in (MISSING, "", *PIECES)),
         ),
         Mistake(
-            "You take a gradient for 4 bytes. It has gradient_bytes: 2 in bfloat16.",
-            when=_simulated(lambda c, w, n, g: rows(c, w, n, 4)),
-        ),
-        Mistake(
-            "flops / bandwidth is the rule for many ranks and two bytes per gradient. In general "
-            "the bytes are 2 (n − 1) / n · gradient_bytes, and the FLOPs 4.",
-            when=_simulated(lambda c, w, n, g: c / w),
-        ),
-        Mistake(
-            "A rank of the ring sends 2 (n − 1) messages, but each is a chunk, an n-th of the "
-            "gradients.",
-            when=_simulated(lambda c, w, n, g: n * rows(c, w, n, g)),
+            "The file is there, but its text is not returned: return what you read.",
+            when=some_rank(lambda mine, its: mine[READ] is None),
         ),
     ),
     hints=(
-        "Think of a single parameter: how long does backward compute on it for one row, and how "
-        "long is its gradient sent?",
-        "Backward has 4 FLOPs per parameter and row, so it takes 4 / flops seconds. In a ring each "
-        "rank sends 2 (n − 1) / n times the gradient's bytes.",
-        "Divide the seconds of sending by the seconds of a row, and round up. The number of "
-        "parameters is in both, so it cancels.",
+        "Three steps: one process of the node fetches, all wait, all read.",
+        "local_rank == 0 is true for one process of each node. The barrier is for all.",
+        "Only fetch(path) belongs under the if. After the barrier, every process opens path and "
+        "returns read().",
     ),
 )

@@ -1,123 +1,161 @@
-"""Exercise 19-4: agree on how many steps lie between two saves (Young 1974, Daly 2006)."""
+"""Exercise 19-4: make a script survive that torchrun starts on two nodes, and starts again.
+
+What the learner writes is a file. The check starts it under torchrun as two nodes, kills the
+process of one, and compares what came out with one process of ``single.py``.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, rank_simulated
-from ...slips import Formula
+from ...exercise import Exercise, Mistake
+from ...mistakes import When
+from ...script_start import Trained, start_nodes
+from ..nb09 import own_script
+from ..nb09.alone import EPOCHS, STEPS, alone
+from ..nb09.own_script_mistakes import AGAIN, EPOCH, NO_STATE, NOTHING, SAVES, Facts, shows
+
+PART = "2 nodes with a process each, rank 1 killed in epoch 2"
+LIVES = "steps of rank 1, in its two lives"
+KILLED = 1
 
 
-@dataclass(frozen=True)
-class Case:
-    """The fastest rank's save, a step, and the mean time between failures of one GPU."""
-
-    save: float
-    step: float
-    mtbf: float
-
-    def own(self, rank: int, n: int) -> float:
-        """Return the seconds that this rank's save takes: the last but one is the slowest."""
-        return self.save * (2.25 if rank == n - 2 else 1 + 0.125 * (rank % 3))
+def trial(script: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Start the script on two nodes, and kill rank 1 in epoch 2; yield what was found."""
+    alone()
+    with tempfile.TemporaryDirectory(prefix="labkit-") as name:
+        place, told = Path(name, "last.pt"), Path(name, "told")
+        told.mkdir()
+        words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
+        ranks = start_nodes(script, words, told, seconds, kill=(KILLED, STEPS + 1))
+        yield PART, found(ranks, place)
 
 
-#: The last one has steps that take longer than the best interval.
-CASES = (
-    Case(1.0, 0.25, 3600.0),
-    Case(30.0, 6.0, 1.8e8),
-    Case(4.0, 0.7, 1e6),
-    Case(0.5, 90.0, 40.0),
-)
+def found(ranks: list[Trained], place: Path) -> dict[str, Any]:
+    """Describe the run: what the second lives did, and what all saved."""
+    steps = len(ranks[KILLED].steps)
+    first = min(STEPS, steps)
+    last = [replace(rank, steps=rank.steps[-STEPS:]) for rank in ranks]
+    return {LIVES: [first, steps - first], **own_script.found(last, place, done=1)}
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(c.own(here.rank, here.world_size), c.step, c.mtbf) for c in CASES]
+def expected() -> dict[str, dict[str, Any]]:
+    """Return what is to be found: no epoch twice, and the weights of one process."""
+    facts = own_script.expected()[AGAIN]
+    return {PART: {LIVES: [STEPS, STEPS], **facts, SAVES: [EPOCHS, 0]}}
 
 
-def labels(n: int) -> list[str]:
-    return [f"save_every(save, {c.step:g}, {c.mtbf:g})" for c in CASES]
+#: In another layout: without DDP, with gradients averaged by hand.
+ANOTHER = """
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+options = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
+path, until = options["checkpoint"], int(options["epochs"])
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4))
+sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+begin = 0
+if os.path.exists(path):
+    saved = torch.load(path)
+    net.load_state_dict(saved["model"])
+    sgd.load_state_dict(saved["optimizer"])
+    begin = saved["epoch"]
+points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
+rings = (2 * points.norm(dim=1)).long().clamp(max=3)
+for epoch in range(begin, until):
+    order = torch.randperm(1024, generator=torch.Generator().manual_seed(epoch))
+    for batch in order.view(-1, 64):
+        mine = batch[rank::size]
+        sgd.zero_grad()
+        nn.functional.cross_entropy(net(points[mine]), rings[mine]).backward()
+        for p in net.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= size
+        sgd.step()
+    if rank == 0:
+        with open(path + ".draft", "wb") as file:
+            torch.save(
+                dict(model=net.state_dict(), optimizer=sgd.state_dict(), epoch=epoch + 1), file
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + ".draft", path)
+"""
 
 
-def _slowest(case: Case, n: int) -> float:
-    return max(case.own(rank, n) for rank in range(n))
-
-
-def steps(save: float, mtbf: float, step: float, least: int = 1) -> int:
-    """Return the best interval in steps."""
-    return max(least, round(math.sqrt(2 * save * mtbf) / step))
-
-
-def expected(n: int) -> list[list[int]]:
-    return [[steps(_slowest(case, n), case.mtbf / n, case.step) for case in CASES]] * n
-
-
-def _sum(case: Case, n: int) -> float:
-    return sum(case.own(rank, n) for rank in range(n))
-
-
-def _gives(simulate: Callable[[Case, int, int], float]) -> Predicate:
-    """Return the predicate of an answer that gives ``simulate(case, rank, n)``."""
-    return rank_simulated(lambda rank, n: [simulate(case, rank, n) for case in CASES])
+def _second_life(differs: Callable[[int, int, Facts, Facts], bool]) -> When:
+    """Return the predicate of a first life with the right steps, and a second with ``differs``."""
+    return shows(
+        lambda y, e: y[LIVES][0] == e[LIVES][0] and differs(y[LIVES][1], e[LIVES][1], y, e)
+    )
 
 
 EXERCISE = Exercise(
     id="19-4",
-    title="How often to save",
-    answer="save_every",
+    title="Survive a restart",
+    answer="my_elastic.py",
+    where="file",
+    start="scripts/fragile.py",
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "slowest = max(saves)\nmax(1, round(sqrt(2 * slowest * mtbf / world_size) / step))",
-        "saves step mtbf world_size",
-        lambda n: [([c.own(r, n) for r in range(n)], c.step, c.mtbf, n) for c in CASES] * n,
-    ),
-    entries=labels,
-    goals=(
-        Goal("collectives", exactly=lambda n: len(CASES)),
-        Goal("bytes sent", most=lambda n: 8 * len(CASES)),
-    ),
+    seconds=90.0,
     mistakes=(
         Mistake(
-            "Your ranks disagree: each takes the time of its own save. They would save at "
-            "different steps, and wait for each other for ever. All wait for the slowest save: "
-            "take the largest, with one collective.",
-            when=_gives(lambda c, rank, n: steps(c.own(rank, n), c.mtbf / n, c.step)),
+            "There is no checkpoint where --checkpoint=PATH says.",
+            when=shows(lambda y, e: y[EPOCH] == NOTHING),
         ),
         Mistake(
-            "You add the ranks' saves up, or average them. They save at the same time, and the "
-            "slowest one decides.",
-            when=_gives(lambda c, rank, n: steps(_sum(c, n), c.mtbf / n, c.step))
-            | _gives(lambda c, rank, n: steps(_sum(c, n) / n, c.mtbf / n, c.step)),
+            "The processes that torchrun has started again begin with epoch 1 once more. Before "
+            "the first step, load the checkpoint if there is one: the model, the optimizer and "
+            "the epoch, after which they go on.",
+            when=_second_life(lambda mine, its, y, e: mine > its and y[EPOCH] == e[EPOCH]),
         ),
         Mistake(
-            "mtbf is that of one GPU. The job stops when any of them fails: with world_size of "
-            "them, world_size times as often.",
-            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf, c.step)),
+            "The processes that torchrun has started again leave an epoch out. The checkpoint says "
+            "how many epochs are done: go on with the next one.",
+            when=_second_life(lambda mine, its, y, e: mine < its),
         ),
         Mistake(
-            "More GPUs fail more often, not less: divide mtbf by world_size.",
-            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf * n, c.step)),
+            "The checkpoint has a smaller epoch than the number of epochs done, so what starts "
+            "again repeats the last one. After the first epoch it is 1.",
+            when=shows(lambda y, e: y[EPOCH] == e[EPOCH] - 1),
         ),
         Mistake(
-            "The factor 2 is missing. On average half an interval is lost per failure, not a whole "
-            "one: √(2 · save · mtbf).",
-            when=_gives(lambda c, rank, n: steps(_slowest(c, n) / 2, c.mtbf / n, c.step)),
+            "One process per node writes the checkpoint, all to the same file: the local rank is "
+            "0 on every node. dist.get_rank() is 0 on one process of the whole job.",
+            when=shows(lambda y, e: all(y[SAVES])),
+            raises=r"(?s)^FileNotFoundError: .*'[^']*' -> '",
         ),
         Mistake(
-            "Where a step takes longer than the best interval, you save every 0 steps. At least "
-            "one step lies between two saves.",
-            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf / n, c.step, least=0)),
+            "The checkpoint is written over the old one: a process that is killed meanwhile "
+            "leaves half a file, and the good one is lost. Save under another name and call "
+            "os.replace(new, checkpoint).",
+            when=shows(lambda y, e: not y["saved under another name first"]),
+        ),
+        Mistake(
+            "It goes on with the model's weights, but without the optimizer's state: the momentum "
+            "of the steps before is lost. Load both.",
+            when=shows(lambda y, e: y["weights in it"] == NO_STATE),
         ),
     ),
     hints=(
-        "How long does a save hold the ranks up, and how often does a job of world_size GPUs fail?",
-        "The slowest rank's save counts: all_reduce with ReduceOp.MAX. The job's mtbf is one GPU's "
-        "divided by world_size.",
-        "The best interval in seconds is the root of twice the save times the job's mtbf. In steps "
-        "that is divided by step and rounded, and never 0.",
+        "Three places change: before the first step, the script looks for the checkpoint; one "
+        "process of the whole job saves; and it saves under another name first. Notebook 11 has "
+        "each of them.",
+        "Every process loads the model, the optimizer and the epoch, before DDP(model). "
+        "os.replace(new, checkpoint) makes the new file the checkpoint, all or nothing.",
+        "dist.get_rank() tells the processes of all nodes apart. After loading, dist.barrier() "
+        "keeps a fast rank 0 from replacing the file while others still read it.",
     ),
 )
