@@ -171,6 +171,12 @@ def test_length(path: Path) -> None:
     assert rule(book(*[text("a")] * 61), path) == ["it has 61 cells, not ≤ 60"]
 
 
+def test_tags(path: Path) -> None:
+    rule = RULES["has_tags_that_somebody_reads"]
+    assert rule(book(code("x", tags=("costly", "nbval-ignore-output"))), path) == []
+    assert len(rule(book(code("x", tags=("costlynbval-ignore-output",))), path)) == 1
+
+
 def test_size(path: Path) -> None:
     rule = RULES["stores_little"]
     assert rule(book(code("x", prints("a" * 300_000))), path) == []

@@ -30,6 +30,9 @@ MAX_CELLS = 60
 MAX_OUTPUT_BYTES = 400_000
 #: How many code cells after one whose output is ignored may pass until one is compared.
 COMPARED_WITHIN = 3
+#: What a cell can be tagged with: for nbclient and nbval, for the share that runs, for the record of
+#: runs on GPUs, and as a quiz. "raises-exception" lets a cell fail, "costly" takes turns.
+TAGS = re.compile(r"raises-exception|nbval-(ignore-output|skip)|costly|waits-for-[\w-]+|recall")
 #: Exercises of a notebook that has any.
 MIN_EXERCISES = 4
 
@@ -203,6 +206,16 @@ def is_short(nb: NotebookNode, path: Path) -> list[str]:
     return problems + [f"cell {i} has {n} lines, not ≤ {MAX_LINES}" for i, n in long]
 
 
+def has_tags_that_somebody_reads(nb: NotebookNode, path: Path) -> list[str]:
+    """Every tag means something to nbval, nbclient or the course; a misspelled one means nothing."""
+    return [
+        f"cell {i} has the tag {tag!r}"
+        for i, cell in enumerate(nb.cells)
+        for tag in cell.metadata.get("tags", [])
+        if not TAGS.fullmatch(tag)
+    ]
+
+
 def stores_little(nb: NotebookNode, path: Path) -> list[str]:
     """The stored output of a cell stays small: a notebook is downloaded, diffed and reviewed."""
     problems = []
@@ -330,6 +343,7 @@ RULES: dict[str, Rule] = {
         explains_what_is_skipped,
         checks_what_it_ignores,
         is_short,
+        has_tags_that_somebody_reads,
         stores_little,
         stores_no_machine_path,
         stops_its_lab,
