@@ -30,8 +30,8 @@ MAX_CELLS = 60
 MAX_OUTPUT_BYTES = 400_000
 #: How many code cells after one whose output is ignored may pass until one is compared.
 COMPARED_WITHIN = 3
-#: What a cell can be tagged with: for nbclient and nbval, for the share that runs, for the record of
-#: runs on GPUs, and as a quiz. "raises-exception" lets a cell fail, "costly" takes turns.
+#: What a cell can be tagged with: for nbclient and nbval, for the share that runs (tests/support),
+#: for the record of runs on GPUs, and as a quiz.
 TAGS = re.compile(r"raises-exception|nbval-(ignore-output|skip)|costly|waits-for-[\w-]+|recall")
 #: Exercises of a notebook that has any.
 MIN_EXERCISES = 4
@@ -207,7 +207,7 @@ def is_short(nb: NotebookNode, path: Path) -> list[str]:
 
 
 def has_tags_that_somebody_reads(nb: NotebookNode, path: Path) -> list[str]:
-    """Every tag means something to nbval, nbclient or the course; a misspelled one means nothing."""
+    """Every tag means something to nbval, nbclient or the course; a misspelled one says nothing."""
     return [
         f"cell {i} has the tag {tag!r}"
         for i, cell in enumerate(nb.cells)
