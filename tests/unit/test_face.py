@@ -30,6 +30,11 @@ def loaded_after(statement: str) -> list[str]:
     return done.stdout.split()
 
 
+def test_what_starts_a_lab_loads_no_figure() -> None:
+    """With them comes numpy, which ends a process that may have too little memory for it."""
+    assert not {"numpy", "matplotlib"} & {*loaded_after("import labkit.notebook.lab")}
+
+
 def test_every_public_error_is_there() -> None:
     """As httpx does it: a new error that is not exported makes this fail."""
     module = importlib.import_module("labkit.base.errors")

@@ -20,7 +20,7 @@ from ...runtime.process_group import GroupManager
 from ...runtime.request import values
 from ...wire import recording, remote_calls
 from ...wire.recording import CONTINUED, KINDS, WORK, Recording, Span
-from . import merge, page, trace
+from . import merge, trace
 
 if TYPE_CHECKING:
     from ...figures import Picture
@@ -176,6 +176,7 @@ class Timeline:
         >>> timeline.save("step.html")  # doctest: +SKIP
         """
         from ...figures.picture import write
+        from . import page  # with all figures
 
         name = Path(path).name
         if name.endswith((".png", ".svg")):
