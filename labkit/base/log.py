@@ -94,7 +94,8 @@ class _LogFile(logging.FileHandler):
 
     def _open(self) -> TextIOWrapper:
         place = os.path.realpath(self.baseFilename)
-        if _is_device(self.baseFilename) or _is_deleted(self.baseFilename, place):
+        # A device, a pipe, or a caller's open file that has no name: as /dev/stderr can be each.
+        if os.path.exists(self.baseFilename) and not os.path.isfile(place):
             return open(self.baseFilename, "a", encoding=self.encoding)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         stream = os.fdopen(os.open(place, flags, 0o666), "a", encoding=self.encoding)
@@ -104,17 +105,6 @@ class _LogFile(logging.FileHandler):
         stream.close()
         why = "it has a second name" if status.st_nlink > 1 else "it belongs to another user"
         raise OSError(errno.EPERM, why)
-
-
-def _is_device(file: str) -> bool:
-    """Return whether it is a device or a pipe, as /dev/stderr in a terminal."""
-    return os.path.exists(file) and not os.path.isfile(file)
-
-
-def _is_deleted(file: str, place: str) -> bool:
-    """Return whether it is an open file that has no name, as /dev/stderr of a program whose caller
-    catches it in one: Linux says of ``place``, where it was, that it is deleted."""
-    return place.endswith(" (deleted)") and os.path.exists(file) and not os.path.exists(place)
 
 
 def _versions() -> str:

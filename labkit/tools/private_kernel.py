@@ -12,17 +12,13 @@ from typing import Any
 import nbformat
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.kernelspec import NoSuchKernel
-from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
-from traitlets.config import Config
 
 from ..base import times
 from ..base.errors import LabError, StartError, UsageError
-from ..notebook.live import LIVE
 from ..notebook.show import plain
 from ..wire.texts import encodable
-from .environment import encryption, kernel_environment
-from .run_notebook import merge_streams
+from .run_notebook import merge_streams, new_client, unwatched_environment
 from .run_progress import output_text
 
 #: Characters of a report: an agent reads each of them, and some thousand words are a lot.
@@ -48,20 +44,16 @@ class PrivateKernel:
         if not folder.is_dir():
             raise UsageError(f"There is no folder {folder}.")
         await self.stop()
-        client = NotebookClient(
+        client = new_client(
             nbformat.v4.new_notebook(),
+            folder,
             timeout=None,
             startup_timeout=int(times.AGENT_KERNEL),
             allow_errors=True,
-            resources={"metadata": {"path": str(folder)}},
-            config=Config({"KernelManager": encryption()}),
-            record_timing=False,
-            store_widget_state=False,
         )
         client.create_kernel_manager()
         try:
-            # "0": no board is drawn, and a suspected deadlock ends by itself.
-            await client.async_start_new_kernel(env=kernel_environment() | {LIVE: "0"})
+            await client.async_start_new_kernel(env=unwatched_environment())
             await client.async_start_new_kernel_client()
         except (NoSuchKernel, RuntimeError) as error:
             raise StartError(f"The kernel did not start: {error}") from None
@@ -70,7 +62,7 @@ class PrivateKernel:
 
     async def run(self, source: str, seconds: float) -> str:
         """Run a cell; return its report, or what there is of it after some seconds."""
-        self.check_idle()
+        self._check_idle()
         self._cell = nbformat.v4.new_code_cell(source)
         self._client.nb.cells = [self._cell]
         self._running = asyncio.create_task(self._client.async_execute_cell(self._cell, 0))
@@ -126,7 +118,7 @@ class PrivateKernel:
                 await running
         client.kc.stop_channels()
 
-    def check_idle(self) -> None:
+    def _check_idle(self) -> None:
         """Raise UsageError unless a cell can run."""
         self._check_started()
         if self._running is not None and not self._running.done():

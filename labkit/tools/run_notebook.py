@@ -129,14 +129,11 @@ def execute(
         If the notebook's kernel is not installed here.
     """
     run = _Run(nb, watcher, failed)
-    client = NotebookClient(
+    client = new_client(
         nb,
+        folder,
         timeout=timeout,
         allow_errors=failed is not None,
-        resources={"metadata": {"path": str(folder)}},
-        config=Config({"KernelManager": encryption()}),
-        record_timing=False,  # no times of day in a file that is kept under version control
-        store_widget_state=False,
         on_notebook_start=run.starts,
         on_cell_execute=run.begins,
         on_cell_executed=run.ended,
@@ -144,8 +141,26 @@ def execute(
     run.client = client
     # What the kernel's process says outside its cells is of interest only if it dies.
     with tempfile.TemporaryFile() as log:
-        environment = kernel_environment(ranks) | {LIVE: "0"}  # nobody looks on, cell by cell
-        return asyncio.run(run.go({"env": environment, "stderr": log}))
+        return asyncio.run(run.go({"env": unwatched_environment(ranks), "stderr": log}))
+
+
+def new_client(nb: NotebookNode, folder: Path, **options: Any) -> NotebookClient:
+    """Make a client that runs cells of a notebook in a kernel whose working directory is
+    ``folder``."""
+    return NotebookClient(
+        nb,
+        resources={"metadata": {"path": str(folder)}},
+        config=Config({"KernelManager": encryption()}),
+        record_timing=False,  # no times of day in a file that is kept under version control
+        store_widget_state=False,
+        **options,
+    )
+
+
+def unwatched_environment(ranks: int | None = None) -> dict[str, str]:
+    """Return the variables of a kernel on whose cells nobody looks while they run: no board is
+    drawn, and a suspected deadlock ends by itself."""
+    return kernel_environment(ranks) | {LIVE: "0"}
 
 
 class _Run:
