@@ -33,7 +33,7 @@ lab.stop()
 """
 #: What the log has to say, in this order; those with "debug" only at that level.
 STORY = [
-    ("info", r"labkit\.base\.log: Python 3\.\S+, labkit \S+, torch \S+, ipyparallel \S+"),
+    ("info", r"labkit\.base\.log: Python 3\.\S+, torch-labkit \S+, torch \S+, ipyparallel \S+"),
     ("info", r"warm_process: warm process \d+ starts, to import torch"),
     ("info", r"cluster: starts 3 ranks, engines='local'"),
     ("debug", r"fork_server: imported torch in \d+\.\d+ s"),
