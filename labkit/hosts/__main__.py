@@ -5,6 +5,7 @@ A process of its own, so that ``kill -9`` of the owner leaves nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -25,8 +26,11 @@ _HOLDER = [
 def keep(owner: int, count: int, link: str, subnet: str) -> None:
     """Make ``count`` sets of namespaces; write who holds them; clean up after the owner."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # the owner has cleaned up itself
-    alive = os.pidfd_open(owner)
-    if os.getppid() != owner:  # it has ended already
+    try:
+        alive = os.pidfd_open(owner)
+    except ProcessLookupError:
+        return
+    if os.getppid() != owner:  # it has ended already, and its number is another's
         return
     holders = [_hold() for _ in range(count)]
     try:
@@ -36,7 +40,8 @@ def keep(owner: int, count: int, link: str, subnet: str) -> None:
                 print(line, flush=True)
                 return
         spaces = [namespaces.hold_open(holder.pid) for holder in holders]
-        print(*[holder.pid for holder in holders], flush=True)
+        with contextlib.suppress(BrokenPipeError):  # an owner that has ended does not read
+            os.write(sys.stdout.fileno(), f"{' '.join(str(h.pid) for h in holders)}\n".encode())
         select.select([alive], [], [])
         namespaces.clean(spaces, link, subnet)
     finally:

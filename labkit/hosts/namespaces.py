@@ -54,8 +54,16 @@ def kill(find: Callable[[], Sequence[psutil.Process]]) -> None:
 
 def clean(namespaces: Sequence[int], link: str, subnet: str) -> None:
     """End everything in the namespaces; remove the link to this machine, if there is one."""
-    kill(lambda: processes(namespaces))
-    for command in [f"link delete {link}", f"route delete {no_way_out(subnet)}"] if link else []:
+    try:
+        kill(lambda: processes(namespaces))
+    finally:
+        if link:
+            unlink(link, subnet)
+
+
+def unlink(link: str, subnet: str) -> None:
+    """Remove a link of this machine and the route beside it, as far as they are there."""
+    for command in (f"link delete {link}", f"route delete {no_way_out(subnet)}"):
         with contextlib.suppress(LabError):  # removed before, or never made
             commands.do([commands.find("ip"), *command.split()])
 

@@ -35,6 +35,8 @@ ip link set eth0 up
 # The delay comes first, then the queue for the link; netem's own queue must never be full.
 _DELAY = "tc qdisc add dev eth0 root handle 1: netem delay {delay} limit 1000000"
 _RATE = "tc qdisc add dev eth0 {place} tbf rate {rate} burst 64kb latency {queue}"
+#: Begins the name of the link by which this machine reaches hosts; their subnet's number ends it.
+_LINK = "labkit"
 _TIME = r"[1-9]\d*[um]?s"
 
 
@@ -149,7 +151,7 @@ class Network:
             # Root on a host is who this is here; nsenter would change to another one.
             self._enter += ["--user", "--preserve-credentials"]
         self._claim, self._third = _claim_subnet()
-        self._link = f"labkit{self._third}" if reach else ""
+        self._link = f"{_LINK}{self._third}" if reach else ""
         self.here = self._address(254) if reach else None  #: this machine's address among them
         command = [*before, sys.executable, "-P", "-m", __package__]
         command += [str(os.getpid()), str(n + 1), self._link, self._address(0)]
@@ -246,7 +248,9 @@ class Network:
                 f"link set {self._link} up",
                 f"route add {namespaces.no_way_out(self._address(0))}",
             ]
-            commands.do(ip, "\n".join(lines))
+            # Not after the owner's end: the keeper would have cleaned up before it.
+            dies = [commands.find("setpriv"), "--pdeathsig", "KILL"]
+            commands.do([*dies, *ip], "\n".join(lines))
 
     def _set_up(self, slow: str) -> None:
         """Give every host its name, its address, and the names of all."""
@@ -281,13 +285,24 @@ class Network:
 
 
 def _claim_subnet() -> tuple[socket.socket, int]:
-    """Find a free subnet 10.77.x.0/24; return x and the socket whose name says that it is taken."""
-    routes = commands.do([commands.find("ip"), "-4", "route", "show", "root", "10.77.0.0/16"])
+    """Find a free subnet 10.77.x.0/24; return x and the socket whose name says that it is taken.
+
+    What is left of a network whose owner and keeper were killed is removed.
+    """
+    routes = _routes()
     for third in range(256):
         claim = socket.socket(socket.AF_UNIX)
         with contextlib.suppress(OSError):
+            claim.bind(f"\0labkit.hosts.{third}")
+            if f"10.77.{third}." in routes:
+                namespaces.unlink(f"{_LINK}{third}", f"10.77.{third}.0")
+                routes = _routes()
             if f"10.77.{third}." not in routes:
-                claim.bind(f"\0labkit.hosts.{third}")
                 return claim, third
         claim.close()
     raise StartError("Several hosts on one machine need a free subnet in 10.77.0.0/16.")
+
+
+def _routes() -> str:
+    """Return this machine's routes into 10.77.0.0/16, as ip writes them."""
+    return commands.do([commands.find("ip"), "-4", "route", "show", "root", "10.77.0.0/16"])

@@ -75,21 +75,22 @@ def pair() -> Iterator[hosts.Network]:
 @pytest.fixture(autouse=True)
 def _nothing_left(eventually: Eventually) -> Iterator[None]:
     """Fail a test that leaves a link or a route of a network that is no more."""
+    before = unclaimed()
     yield
-    eventually(lambda: not unclaimed())
+    eventually(lambda: unclaimed() <= before, instead=lambda: unclaimed() - before)
 
 
-def unclaimed() -> list[str]:
-    """List links and routes of subnets that no network has (those in use have a socket)."""
+def unclaimed() -> set[str]:
+    """Find links and routes of subnets that no network has (those in use have a socket)."""
     routes = commands.do([commands.find("ip"), "route"])
     found = {*psutil.net_if_addrs(), *re.findall(r"unreachable 10\.77\.\d+", routes)}
     used = re.findall(r"@labkit\.hosts\.(\d+)", Path("/proc/net/unix").read_text())
-    return [
+    return {
         name
         for name in found
         if (match := re.fullmatch(r"(?:labkit|unreachable 10\.77\.)(\d+)", name))
         and match[1] not in used
-    ]
+    }
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -104,14 +105,14 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def own(code: str) -> tuple[subprocess.Popen[str], str]:
+def own(code: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
     """Start a process that owns a network; return it and the mark of all it starts."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "LABKIT_TEST": mark},
+        env={**os.environ, "LABKIT_TEST": mark, **environment},
     )
     return process, mark
 
@@ -320,6 +321,56 @@ def test_an_owner_is_killed_while_it_makes_the_network(eventually: Eventually) -
             time.sleep(chance.uniform(0.05, 0.6))
             owner.kill()
         eventually(lambda mark=mark: not marked(mark))
+
+
+@pytest.mark.skipif(not REACH, reason="a link to this machine needs root")
+def test_an_owner_is_killed_while_it_sets_up_its_link(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """What is on its way then would come after the keeper's cleaning."""
+    ip, begun = tmp_path / "ip", tmp_path / "begun"
+    real = commands.find("ip")
+    # The owner's own call, when its link is there: all but the last line, and that much later.
+    ip.write_text(
+        f"#!/bin/sh\n"
+        f"[ $1$PPID = -batch$OWNER ] && {real} -o link | grep -q ' labkit[0-9]*@' || "
+        f'exec {real} "$@"\n'
+        f"lines=$(cat)\necho \"$lines\" | sed '$d' | {real} -batch -\ntouch {begun}\nsleep 2\n"
+        f'echo "$lines" | tail -n 1 | {real} -batch -\n'
+    )
+    ip.chmod(0o755)
+    code = f"import os; os.environ['OWNER'] = str(os.getpid())\n{OWNER}"
+    owner, mark = own(code, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    with owner:
+        eventually(begun.exists)
+        owner.kill()
+    eventually(lambda: not marked(mark))
+
+
+#: In a network of its own: a route of somebody else, and what a killed network has left.
+LEFT_OVER = f"""
+import subprocess
+from labkit import hosts
+def ip(line):
+    command = [{commands.find("ip")!r}, *line.split()]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+ip("link add other type bridge")
+ip("link set other up")
+ip("route add 10.77.0.0/24 dev other")
+ip("link add labkit1 type bridge")
+ip("route add unreachable 10.77.1.0/24 metric 9999")
+with hosts.network(1, reach=True) as net:
+    print(net.here)
+print("".join(ip("route")), end="")
+"""
+
+
+@pytest.mark.skipif(not REACH, reason="a link to this machine needs root")
+def test_the_next_network_removes_what_a_killed_one_has_left() -> None:
+    command = [commands.find("unshare"), "--net", sys.executable, "-c", LEFT_OVER]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split("\n") == ["10.77.1.254", "10.77.0.0/24 dev other scope link ", ""]
 
 
 def test_nothing_is_left_if_the_keeper_is_killed() -> None:
