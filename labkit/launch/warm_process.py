@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -162,7 +163,12 @@ class WarmProcess:
     @property
     def controller_arguments(self) -> list[str]:
         """What a controller is started with that the warm process forks."""
-        return [f"--LabController.socket_folder={self.root}/zmq"]
+        return [
+            f"--LabController.socket_folder={self.root}/zmq",
+            # The end of a process of this machine is known otherwise: one that is silent was
+            # stopped, by a debugger for instance, and goes on.
+            f"--HeartMonitor.max_heartmonitor_misses={sys.maxsize}",
+        ]
 
     def adopt(self, name: str, on_exit: Callable[[int, int], None]) -> bool:
         """Take a child that was forked ahead; return whether there is one.

@@ -5,6 +5,7 @@ What ipyparallel's own tests of a cluster ask of its launchers, asked of ours.
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 from traitlets.config import Config
 
+from labkit.base import times
 from labkit.launch.ipp_launchers import LabkitEngineSetLauncher
 from tests.conftest import descendants
 from tests.support.events import HANG_SECONDS, LONG, until
@@ -213,6 +215,23 @@ def test_an_engine_is_there_before_its_heart_has_beaten(new_cluster):
     with cluster as client:
         client.wait_for_engines(2, timeout=SECONDS)
         assert client[:].apply_sync(where)[1][1]
+
+
+def test_an_engine_that_was_stopped_for_long_is_still_there(new_cluster, eventually):
+    """As by a debugger: the end of a process is known without heartbeats."""
+    seen = ["--HeartMonitor.period=1", "--log-level=20"]
+    cluster = new_cluster(controller_args=seen)
+    with cluster as client:
+        client.wait_for_engines(2, timeout=SECONDS)
+        pid, _ = client[0].apply_sync(where)
+        os.kill(pid, signal.SIGSTOP)
+        # More than enough for labkit's other controllers, and for ipyparallel's own.
+        enough = round(times.HEARTBEATS_MISSED / times.HEARTBEAT) + 50
+        missed = re.compile(rf"heartbeat::missed \S+ : {enough}\b")
+        eventually(lambda: missed.search(cluster.controller.get_output()))
+        os.kill(pid, signal.SIGCONT)
+        assert client[0].apply_sync(where)[0] == pid
+        assert client.ids == [0, 1]
 
 
 def test_whoever_waits_hears_that_engines_crashed(new_cluster, tmp_path, monkeypatch):
