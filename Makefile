@@ -32,7 +32,8 @@ lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 # Four pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
 # than compute. A test that hangs fails after 20 minutes, with the stacks of all its threads, and the
 # others go on.
-WORKERS := -n 4 --timeout 1200 --dist loadfile -p tests.support.schedule -p tests.support.share -p tests.support.quarantine
+WORKERS := -n 4 --timeout 1200 --dist loadfile -p tests.support.schedule -p tests.support.share -p tests.support.quarantine \
+  -p tests.support.stacks
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and notebook, and a share of what takes long
 	@paths=$$($(BIN)/python -m tests.support.parts $(call said,PART)) || exit 2; \
@@ -99,7 +100,7 @@ lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and envir
 # Some of it are servers (sshd). Tests start their own: Debian's must not run on this machine, now
 # (it asks POLICY, 101 is no; one that is there already is left to decide) or after a restart.
 POLICY := /usr/sbin/policy-rc.d
-SYSTEM_PACKAGES := chromium fonts-dejavu-core fonts-liberation iproute2 openssh-server openssh-client openmpi-bin slurmctld slurmd slurm-client munge
+SYSTEM_PACKAGES := chromium fonts-dejavu-core fonts-liberation iproute2 openssh-server openssh-client openmpi-bin gdb slurmctld slurmd slurm-client munge
 system-deps:  ## install what some tests need beyond Python (Debian, root)
 	@missing=; for package in $(SYSTEM_PACKAGES); do \
 	  status=$$(dpkg-query --show --showformat '$${db:Status-Status}' $$package 2>/dev/null); \

@@ -34,6 +34,7 @@ NEEDS = {
     "ip": Need("iproute2 (ip)", "ip", ("iproute2",)),
     "sshd": Need("an OpenSSH server", "sshd", ("openssh-server", "openssh-client")),
     "mpi": Need("Open MPI or MPICH", "mpiexec", ("openmpi-bin",)),
+    "gdb": Need("gdb", "gdb", ("gdb",)),
     "slurm": Need("Slurm", "slurmctld", ("slurmctld", "slurmd", "slurm-client", "munge")),
 }
 

@@ -22,6 +22,7 @@ from .cells import finish_cell, inside, send_cell
 from .programs import MAIN, Mix, Place, Program, write
 from .reference import Prediction, Run, predict
 from .reference_nccl import predict_nccl
+from .stacks import blocked_ranks
 
 #: So many programs of each kind, instead of the share that each test runs.
 VARIABLE = "LABKIT_PROGRAMS"
@@ -294,7 +295,7 @@ class Checker:
             self.kinds[judge(program, prediction, verdict, where, self.bounds)] += 1
             self.after(program, prediction, verdict)
         except (AssertionError, labkit.LabError, RankError) as error:
-            text = f"{error}\n{program}\n{describe(prediction, verdict)}"
+            text = f"{error}\n{program}\n{describe(prediction, verdict)}\n{blocked_ranks()}"
             self.failures[code] = AssertionError(text)
             self.deadline = min(self.deadline, time.monotonic() + SHRINK_SECONDS)
             self.lab.restart()
