@@ -10,9 +10,11 @@ readers and for nbval, which compares text and not pixels. What does not fit a f
 """
 
 from ..base.rank_names import rank_colour
+from .atlas import atlas, exchange
 from .bars import expected_bars, memory, over_a_step
 from .costs import AlphaBeta, fit_alpha_beta
 from .drawings import answers, processes, rendezvous
+from .gallery import Gallery
 from .lanes import bubble, idle, lanes, pipelines
 from .lessons import (
     gradient_sizes,
@@ -33,14 +35,17 @@ from .tensors import before_after
 
 __all__ = [
     "AlphaBeta",
+    "Gallery",
     "Picture",
     "against_prediction",
     "answers",
+    "atlas",
     "bandwidth",
     "before_after",
     "bubble",
     "by_ranks",
     "class_progress",
+    "exchange",
     "expected_bars",
     "fit_alpha_beta",
     "gradient_sizes",

@@ -12,7 +12,7 @@ from .drawn import check_contrast, words
 LAB = {"device": ["cpu"] * 4}
 FIGURES = [
     name for name in labkit.figures.__all__
-    if getattr(labkit.figures, name).__annotations__.get("return") == "Picture"
+    if getattr(labkit.figures, name).__annotations__.get("return") in ("Picture", "Gallery")
 ]  # fmt: skip
 
 
