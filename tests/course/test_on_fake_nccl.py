@@ -63,11 +63,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "13_model_parallel": {"822d928e": BEHIND},
 }
 #: The same of cells that show something else now and then.
-PERHAPS: dict[str, dict[str, str]] = {
-    "02_collectives": {
-        "8697e3a4": "calls return at once, and the cell waits for a GPU only: it times the calls"
-    },
-}
+PERHAPS: dict[str, dict[str, str]] = {}
 
 
 def names(share: tuple[str, ...]) -> list[str]:

@@ -79,7 +79,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "01-1": {
         "dist.recv(before, src=rank - 1) → dist.recv(before)": "only one rank sends to this one",
     },
-    "02-1": {
+    "02-2": {
         "both = torch.stack([samples.sum(), torch.tensor(len(samples) * 1.0, device=device)]) → "
         "both = torch.stack([samples.sum(), torch.tensor(len(samples) / 1.0, device=device)])": (
             "one divides as it multiplies"

@@ -1,109 +1,110 @@
-"""Exercise 02-1: average samples whose number differs from rank to rank."""
+"""Exercise 02-1: name the collectives of six pictures, which ``scripts/which_call.py`` makes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate
 
-from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, near, simulated
-from .samples import LENGTHS, numbers, shares
-
-CALLS = range(len(LENGTHS))
-
-
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Average samples whose number differs from rank to rank, once with none on some rank."""
-    return [number(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
-
-
-def expected(world_size: int) -> list[list[float]]:
-    return [[_all(call, world_size).mean().item() for call in CALLS]] * world_size
-
-
-def _all(call: int, n: int) -> torch.Tensor:
-    return torch.cat([numbers(call, rank) for rank in range(n)])
-
-
-def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of ``simulate(call, rank, n)`` on every rank."""
-    return simulated(
-        lambda n: [[simulate(call, rank, n).item() for call in CALLS] for rank in range(n)]
-    )
+#: What a picture shows of each call: the check compares this, so that it does not give away names.
+SHOWS = {
+    "broadcast": "one rank's numbers on every rank",
+    "scatter": "one rank's parts, one on each rank",
+    "gather": "all ranks' numbers on one rank",
+    "all_gather": "all ranks' numbers on every rank",
+    "reduce": "grey on one rank",
+    "all_reduce": "the same grey on every rank",
+    "reduce_scatter": "a different grey on each rank",
+    "all_to_all": "a part from every rank on each rank",
+}
+CALLS = {
+    "A": "reduce_scatter",
+    "B": "gather",
+    "C": "broadcast",
+    "D": "all_to_all",
+    "E": "all_reduce",
+    "F": "all_gather",
+}
+NO_ANSWER, NO_CALL = "no answer", "not one of the eight calls"
 
 
-def _means(call: int, n: int) -> torch.Tensor:
-    return torch.stack([numbers(call, r).mean() for r in range(n)])
+def _shows(name: Any) -> str:
+    """Return what the picture of a call shows; ``dist.`` before its name is fine."""
+    return SHOWS.get(str(name).strip().removeprefix("dist.").removesuffix("()"), NO_CALL)
 
 
-def _count(call: int, rank: int) -> torch.Tensor:
-    return torch.tensor(float(len(numbers(call, rank))))
+def trial(answer: Callable[[], Mapping[str, str]], here: Here) -> list[str]:
+    """Return what the named calls would show, by letter."""
+    named = {str(letter).upper(): name for letter, name in answer().items()}
+    return [_shows(named[letter]) if letter in named else NO_ANSWER for letter in CALLS]
+
+
+def expected() -> list[str]:
+    return [SHOWS[name] for name in CALLS.values()]
+
+
+def _taken_for(*pairs: tuple[str, str]) -> Predicate:
+    """Return whether one call of a pair is named where the other is shown."""
+    confused = {(SHOWS[a], SHOWS[b]) for a, b in pairs}
+    confused |= {(b, a) for a, b in confused}
+
+    @Predicate
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return any(pair in confused for pair in zip(yours, expected, strict=True))
+
+    return when
 
 
 EXERCISE = Exercise(
     id="02-1",
-    title="Average uneven shares with one collective",
-    answer="mean_of_all",
+    title="Name the collective",
+    answer="which_calls",
     trial=trial,
     expected=expected,
-    entries=lambda n: [f"mean, {shares(call, n)}" for call in CALLS],
-    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
+    entries=tuple(f"picture {letter}" for letter in CALLS),
+    where="notebook",
     mistakes=(
         Mistake(
-            "That is the mean of the ranks' means: a rank with two samples counts as much as a "
-            "rank with five, and a rank with none has no mean. Add up the samples, and add "
-            "up their counts.",
-            when=_each(lambda call, rank, n: _means(call, n).mean())
-            | _each(lambda call, rank, n: _means(call, n).nan_to_num().mean()),
+            "A picture has no name yet: return one for each letter from A to F.",
+            when=lambda yours, expected, n: NO_ANSWER in yours,
         ),
         Mistake(
-            "The sum is divided by the number of ranks. Divide it by the number of samples on all "
-            "ranks.",
-            when=_each(lambda call, rank, n: _all(call, n).sum() / n),
+            "One of the names is not among the eight calls of the sheet. Write them as there, "
+            'such as "all_gather".',
+            when=lambda yours, expected, n: NO_CALL in yours,
         ),
         Mistake(
-            "Each rank divides the sum by its own number of samples times the number of ranks. "
-            "That is the number of all samples only if every rank has the same number; let the "
-            "ranks add up their counts too.",
-            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank) / n),
+            "You have the right kind of call, but look at who gets the result: after a call that "
+            "begins with all_ every rank has it, after the other one a single rank, and the rest "
+            "show a dash.",
+            when=_taken_for(("gather", "all_gather"), ("reduce", "all_reduce")),
         ),
         Mistake(
-            "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
-            "add up their counts too.",
-            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank)),
+            "Two calls begin with a part for each rank. Look at the lower boxes: if they are "
+            "grey, the parts were combined (reduce_scatter); if they have the ranks' colours, "
+            "the parts have only moved (all_to_all).",
+            when=_taken_for(("reduce_scatter", "all_to_all")),
         ),
         Mistake(
-            "That is the sum of all samples. Divide it by the number of samples on all ranks.",
-            when=_each(lambda call, rank, n: _all(call, n).sum()),
+            "Each rank has a combined number in both, so compare the numbers: after all_reduce "
+            "they are equal, after reduce_scatter every rank has the sum of its own column.",
+            when=_taken_for(("reduce_scatter", "all_reduce")),
         ),
         Mistake(
-            "Each rank averages only its own samples: nothing was sent between ranks.",
-            when=_each(lambda call, rank, n: numbers(call, rank).mean()),
-        ),
-        Mistake(
-            "Only one rank has the mean of all samples. reduce and gather leave their result on "
-            "the destination only; which collective leaves it on every rank?",
-            when=lambda yours, expected, n: n > 1 and sum(map(near, yours, expected)) == 1,
-        ),
-        Mistake(
-            "The ranks pass tensors of different lengths to the collective. Pass something of the "
-            "same shape on every rank: a sum and a count.",
-            raises=r"Died: signal 6|invalid tensor size",
-            stuck=r"Cause: They call \w+ with different shapes",
-        ),
-        Mistake(
-            "The result is right, but it takes more than one collective per call: put the sum "
-            "and the count into one tensor.",
-            missed="collectives",
+            "All ranks end with the same numbers in both, so follow the colours: after broadcast "
+            "all numbers come from one rank, after all_gather one comes from each rank.",
+            when=_taken_for(("broadcast", "all_gather")),
         ),
     ),
     hints=(
-        "The mean of all samples is their sum, divided by how many there are. Both are sums "
-        "over the ranks.",
-        "An all_reduce adds element by element, so one tensor can carry several sums at once.",
-        "In a tensor of two numbers, the first can be this rank's sum and the second its count.",
+        "Ask two questions of each picture: are there grey boxes, and do all ranks end with the "
+        "same?",
+        "Grey boxes mean reduce. The same result on every rank means all_ or broadcast; a dash "
+        "means that only one rank gets something.",
+        "Grey and different on each rank is reduce_scatter. Without grey: one colour everywhere "
+        "is broadcast, all colours on every rank in the same order is all_gather, and in "
+        "different numbers it is all_to_all.",
     ),
 )

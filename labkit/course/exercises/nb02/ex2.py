@@ -1,4 +1,4 @@
-"""Exercise 02-2: give each rank its column of a matrix of which each rank holds one row."""
+"""Exercise 02-2: average samples whose number differs from rank to rank."""
 
 from __future__ import annotations
 
@@ -7,119 +7,103 @@ from typing import Any
 
 import torch
 
-from ...compare import same
+from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, every_rank, simulated, some_rank
-from .samples import LARGE
+from ...mistakes import Predicate, near, simulated
+from .samples import LENGTHS, numbers, shares
 
-FLOAT, WHOLE = 4, 8  #: bytes
-TYPES = (torch.float32, torch.int64)
-
-
-def _matrix(n: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return a matrix whose numbers say their row and column; whole ones are large."""
-    base = LARGE if dtype == torch.int64 else 0.5
-    return torch.tensor([[base + 10 * r + c for c in range(n)] for r in range(n)], dtype=dtype)
+CALLS = range(len(LENGTHS))
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Give this rank's row of a matrix, ask for its column: of floats, then of whole numbers."""
-    columns, unchanged = [], True
-    for dtype in TYPES:
-        row = _matrix(here.world_size, dtype)[here.rank].to(here.device)
-        before = row.clone()
-        column = answer(row)
-        unchanged = unchanged and row.equal(before)
-        columns.append(column.clone() if isinstance(column, torch.Tensor) else column)
-    return [*columns, unchanged]
+    """Average samples whose number differs from rank to rank, once with none on some rank."""
+    return [number(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
 
 
-def expected(world_size: int) -> list[list[Any]]:
-    return [[_matrix(world_size, dtype).T[rank] for dtype in TYPES] + [True]
-            for rank in range(world_size)]  # fmt: skip
+def expected(world_size: int) -> list[list[float]]:
+    return [[_all(call, world_size).mean().item() for call in CALLS]] * world_size
 
 
-def _each(simulate: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
-    """Return whether every rank gives ``simulate(matrix, rank)``, and keeps its row or not."""
+def _all(call: int, n: int) -> torch.Tensor:
+    return torch.cat([numbers(call, rank) for rank in range(n)])
+
+
+def _each(simulate: Callable[[int, int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of ``simulate(call, rank, n)`` on every rank."""
     return simulated(
-        lambda n: [[*(simulate(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
-                   for rank in range(n)]
-    )  # fmt: skip
-
-
-_columns_are_right = every_rank(lambda mine, its: same(mine[:2], its[:2]))
-
-
-def _flat(column: Any) -> torch.Tensor:
-    """Return the numbers of a tensor, or of a list of tensors."""
-    return (
-        torch.cat([_flat(part) for part in column])
-        if isinstance(column, list)
-        else column.flatten()
+        lambda n: [[simulate(call, rank, n).item() for call in CALLS] for rank in range(n)]
     )
 
 
-@every_rank
-def _numbers_are_right(mine: Any, its: Any) -> bool:
-    return same([_flat(column) for column in mine[:2]], its[:2])
+def _means(call: int, n: int) -> torch.Tensor:
+    return torch.stack([numbers(call, r).mean() for r in range(n)])
+
+
+def _count(call: int, rank: int) -> torch.Tensor:
+    return torch.tensor(float(len(numbers(call, rank))))
 
 
 EXERCISE = Exercise(
     id="02-2",
-    title="Turn rows into columns",
-    answer="my_column",
+    title="Average uneven shares with one collective",
+    answer="mean_of_all",
     trial=trial,
     expected=expected,
-    entries=("column of a matrix of floats", "column, whole numbers", "row stays as it is"),
-    forbids=("all_gather", "all_gather_object"),
-    goals=(
-        Goal("collectives", exactly=lambda n: len(TYPES)),
-        Goal("bytes sent", most=lambda n: (FLOAT + WHOLE) * n),
-    ),
+    entries=lambda n: [f"mean, {shares(call, n)}" for call in CALLS],
+    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
     mistakes=(
         Mistake(
-            "That is the row with which the rank started: the call writes its result into its "
-            "first argument.",
-            when=_each(lambda matrix, rank: matrix[rank], True),
+            "That is the mean of the ranks' means: a rank with two samples counts as much as a "
+            "rank with five, and a rank with none has no mean. Add up the samples, and add "
+            "up their counts.",
+            when=_each(lambda call, rank, n: _means(call, n).mean())
+            | _each(lambda call, rank, n: _means(call, n).nan_to_num().mean()),
         ),
         Mistake(
-            "The numbers are right, but the shape is not: join them into one tensor of n numbers "
-            "(torch.cat).",
-            when=lambda *found: _numbers_are_right(*found) and not _columns_are_right(*found),
+            "The sum is divided by the number of ranks. Divide it by the number of samples on all "
+            "ranks.",
+            when=_each(lambda call, rank, n: _all(call, n).sum() / n),
         ),
         Mistake(
-            "Every rank has the sum of the rows. An all_reduce adds, but here numbers only change "
-            "places.",
-            when=_each(lambda matrix, rank: matrix.sum(0), False),
+            "Each rank divides the sum by its own number of samples times the number of ranks. "
+            "That is the number of all samples only if every rank has the same number; let the "
+            "ranks add up their counts too.",
+            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank) / n),
         ),
         Mistake(
-            "The column is right, but row was changed: receive into a separate tensor.",
-            when=_columns_are_right & some_rank(lambda mine, its: mine[2] is False),
+            "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
+            "add up their counts too.",
+            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank)),
         ),
         Mistake(
-            "The call has written into row, and your tensor for the result is unchanged: the "
-            "first argument is the tensor for the result, the second is what you send.",
-            when=lambda yours, expected, n: n > 1 and not any(y[2] for y in yours),
+            "That is the sum of all samples. Divide it by the number of samples on all ranks.",
+            when=_each(lambda call, rank, n: _all(call, n).sum()),
         ),
         Mistake(
-            "The tensor for the result holds floats, but row holds integers: both need the same "
-            "dtype (torch.empty_like).",
-            raises=r"different dtypes|[Tt]ensors? .*(?:same|identical) type|must have the same",
+            "Each rank averages only its own samples: nothing was sent between ranks.",
+            when=_each(lambda call, rank, n: numbers(call, rank).mean()),
         ),
         Mistake(
-            "The result is right, but it takes several collectives per call, one for each rank. "
-            "One of the nine sends from every rank to every rank in a single call.",
+            "Only one rank has the mean of all samples. reduce and gather leave their result on "
+            "the destination only; which collective leaves it on every rank?",
+            when=lambda yours, expected, n: n > 1 and sum(map(near, yours, expected)) == 1,
+        ),
+        Mistake(
+            "The ranks pass tensors of different lengths to the collective. Pass something of the "
+            "same shape on every rank: a sum and a count.",
+            raises=r"Died: signal 6|invalid tensor size",
+            stuck=r"Cause: They call \w+ with different shapes",
+        ),
+        Mistake(
+            "The result is right, but it takes more than one collective per call: put the sum "
+            "and the count into one tensor.",
             missed="collectives",
-        ),
-        Mistake(
-            "The result is right, but each rank sends the whole matrix, most of it zeros. Send "
-            "each rank only the number that belongs to it.",
-            missed="bytes sent",
         ),
     ),
     hints=(
-        "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
-        "The tensor form of that collective cuts its input into one piece per rank.",
-        "The tensor for the result has the shape and the dtype of row, and is the first argument.",
+        "The mean of all samples is their sum, divided by how many there are. Both are sums "
+        "over the ranks.",
+        "An all_reduce adds element by element, so one tensor can carry several sums at once.",
+        "In a tensor of two numbers, the first can be this rank's sum and the second its count.",
     ),
 )

@@ -1,105 +1,125 @@
-"""Exercise 02-4: write a broadcast that passes a tensor on from rank to rank."""
+"""Exercise 02-4: give each rank its column of a matrix of which each rank holds one row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import parts, simulated
+from ...mistakes import Predicate, every_rank, simulated, some_rank
+from .samples import LARGE
+
+FLOAT, WHOLE = 4, 8  #: bytes
+TYPES = (torch.float32, torch.int64)
 
 
-def _sources(n: int) -> list[int]:
-    """Return the sources of the calls: rank 1 twice, so that no rank is the last of all chains."""
-    return [1 % n, 1 % n, n - 1]
+def _matrix(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a matrix whose numbers say their row and column; whole ones are large."""
+    base = LARGE if dtype == torch.int64 else 0.5
+    return torch.tensor([[base + 10 * r + c for c in range(n)] for r in range(n)], dtype=dtype)
 
 
-def _held(call: int, rank: int) -> torch.Tensor:
-    """Return what a rank holds before a call: floats, whole numbers in rows, one float."""
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    """Give this rank's row of a matrix, ask for its column: of floats, then of whole numbers."""
+    columns, unchanged = [], True
+    for dtype in TYPES:
+        row = _matrix(here.world_size, dtype)[here.rank].to(here.device)
+        before = row.clone()
+        column = answer(row)
+        unchanged = unchanged and row.equal(before)
+        columns.append(column.clone() if isinstance(column, torch.Tensor) else column)
+    return [*columns, unchanged]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    return [[_matrix(world_size, dtype).T[rank] for dtype in TYPES] + [True]
+            for rank in range(world_size)]  # fmt: skip
+
+
+def _each(simulate: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
+    """Return whether every rank gives ``simulate(matrix, rank)``, and keeps its row or not."""
+    return simulated(
+        lambda n: [[*(simulate(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
+                   for rank in range(n)]
+    )  # fmt: skip
+
+
+_columns_are_right = every_rank(lambda mine, its: same(mine[:2], its[:2]))
+
+
+def _flat(column: Any) -> torch.Tensor:
+    """Return the numbers of a tensor, or of a list of tensors."""
     return (
-        torch.tensor([100.0 * rank, 100.0 * rank + 1]),
-        torch.tensor([[2**24 + rank, -rank], [rank, 7]]),
-        torch.tensor(-1.5 - rank),
-    )[call]
+        torch.cat([_flat(part) for part in column])
+        if isinstance(column, list)
+        else column.flatten()
+    )
 
 
-def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[torch.Tensor]:
-    results = []
-    for call, src in enumerate(_sources(here.world_size)):
-        x = _held(call, here.rank).to(here.device)
-        answer(x, src)
-        dist.barrier()
-        results.append(x)
-    return results
-
-
-def expected(world_size: int) -> list[list[torch.Tensor]]:
-    return [[_held(call, src) for call, src in enumerate(_sources(world_size))]] * world_size
-
-
-def _kept(yours: Sequence[Any], expected: Sequence[Any], n: int) -> list[bool]:
-    """Return for each rank but the source of the first call whether it has what it had."""
-    source = _sources(n)[0]
-    return [same(y, _held(0, r)) for r, y in enumerate(parts(yours, 0)) if r != source]
+@every_rank
+def _numbers_are_right(mine: Any, its: Any) -> bool:
+    return same([_flat(column) for column in mine[:2]], its[:2])
 
 
 EXERCISE = Exercise(
     id="02-4",
-    title="Build a broadcast from messages",
-    answer="pass_on",
+    title="Turn rows into columns",
+    answer="my_column",
     trial=trial,
     expected=expected,
-    entries=lambda n: [
-        f"x after pass_on(x, {src}), {what}"
-        for src, what in zip(_sources(n), ("floats", "whole numbers", "one float"), strict=True)
-    ],
-    forbids=(
-        "broadcast",
-        "all_reduce",
-        "all_gather",
-        "reduce",
-        "gather",
-        "scatter",
-        "all_to_all",
-        "broadcast_object_list",
-        "send_object_list",
+    entries=("column of a matrix of floats", "column, whole numbers", "row stays as it is"),
+    forbids=("all_gather", "all_gather_object"),
+    goals=(
+        Goal("collectives", exactly=lambda n: len(TYPES)),
+        Goal("bytes sent", most=lambda n: (FLOAT + WHOLE) * n),
     ),
-    goals=(Goal("messages sent", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            "Ranks wait for one another. The source sends first, every other rank receives first, "
-            "and the last rank of the chain does not send at all.",
-            stuck=r"waits? in send to",
+            "That is the row with which the rank started: the call writes its result into its "
+            "first argument.",
+            when=_each(lambda matrix, rank: matrix[rank], True),
         ),
         Mistake(
-            "That is what rank 0 had. The chain begins at src, whichever rank that is.",
-            when=simulated(lambda n: [[_held(call, 0) for call in range(3)]] * n),
+            "The numbers are right, but the shape is not: join them into one tensor of n numbers "
+            "(torch.cat).",
+            when=lambda *found: _numbers_are_right(*found) and not _columns_are_right(*found),
         ),
         Mistake(
-            "Every rank still has its own numbers in x. Receive into x itself, or copy into it "
-            "(x.copy_) what you have received: a new tensor is lost when the function returns.",
-            when=lambda yours, expected, n: n > 2 and all(_kept(yours, expected, n)),
+            "Every rank has the sum of the rows. An all_reduce adds, but here numbers only change "
+            "places.",
+            when=_each(lambda matrix, rank: matrix.sum(0), False),
         ),
         Mistake(
-            "Some ranks still have their own numbers: the chain ends too early, or begins too "
-            "late.",
-            when=lambda yours, expected, n: any(_kept(yours, expected, n)),
+            "The column is right, but row was changed: receive into a separate tensor.",
+            when=_columns_are_right & some_rank(lambda mine, its: mine[2] is False),
         ),
         Mistake(
-            "The result is right, but some rank sends more than one message per call. In a chain "
-            "each rank receives from one rank and sends to at most one other.",
-            missed="messages sent",
+            "The call has written into row, and your tensor for the result is unchanged: the "
+            "first argument is the tensor for the result, the second is what you send.",
+            when=lambda yours, expected, n: n > 1 and not any(y[2] for y in yours),
+        ),
+        Mistake(
+            "The tensor for the result holds floats, but row holds integers: both need the same "
+            "dtype (torch.empty_like).",
+            raises=r"different dtypes|[Tt]ensors? .*(?:same|identical) type|must have the same",
+        ),
+        Mistake(
+            "The result is right, but it takes several collectives per call, one for each rank. "
+            "One of the eight sends from every rank to every rank in a single call.",
+            missed="collectives",
+        ),
+        Mistake(
+            "The result is right, but each rank sends the whole matrix, most of it zeros. Send "
+            "each rank only the number that belongs to it.",
+            missed="bytes sent",
         ),
     ),
     hints=(
-        "A chain: the source sends to the next rank, which sends to the next, and so on.",
-        "Which rank receives nothing, and which sends nothing? After rank world_size - 1 comes "
-        "rank 0, so the last one is the rank before the source.",
-        "Count the steps from the source: (rank - src) % world_size is 0 for the source and "
-        "world_size - 1 for the last rank.",
+        "Rank i has piece j for rank j. Which of the eight collectives takes it there?",
+        "The tensor form of that collective cuts its input into one piece per rank.",
+        "The tensor for the result has the shape and the dtype of row, and is the first argument.",
     ),
 )
