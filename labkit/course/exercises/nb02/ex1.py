@@ -35,9 +35,12 @@ def _shows(name: Any) -> str:
     return SHOWS.get(str(name).strip().removeprefix("dist.").removesuffix("()"), NO_CALL)
 
 
-def trial(answer: Callable[[], Mapping[str, str]], here: Here) -> list[str]:
-    """Return what the named calls would show, by letter."""
-    named = {str(letter).upper(): name for letter, name in answer().items()}
+def trial(answer: Callable[[], Mapping[str, str]], here: Here) -> Any:
+    """Return what the named calls would show, by letter; what is no dict, as it is."""
+    given = answer()
+    if not isinstance(given, Mapping):
+        return given
+    named = {str(letter).upper(): name for letter, name in given.items()}
     return [_shows(named[letter]) if letter in named else NO_ANSWER for letter in CALLS]
 
 
@@ -66,6 +69,10 @@ EXERCISE = Exercise(
     entries=tuple(f"picture {letter}" for letter in CALLS),
     where="notebook",
     mistakes=(
+        Mistake(
+            'Return a dict with a name for each letter, as in {"A": "scatter", …}.',
+            when=lambda yours, expected, n: not {*yours} <= {*SHOWS.values(), NO_ANSWER, NO_CALL},
+        ),
         Mistake(
             "A picture has no name yet: return one for each letter from A to F.",
             when=lambda yours, expected, n: NO_ANSWER in yours,
@@ -96,6 +103,16 @@ EXERCISE = Exercise(
             "All ranks end with the same numbers in both, so follow the colours: after broadcast "
             "all numbers come from one rank, after all_gather one comes from each rank.",
             when=_taken_for(("broadcast", "all_gather")),
+        ),
+        Mistake(
+            "A reduce leaves its result on a single rank, and the other ranks show a dash: count "
+            "the grey boxes.",
+            when=lambda yours, expected, n: SHOWS["reduce"] in yours,
+        ),
+        Mistake(
+            "A scatter begins with the parts of a single rank, and the other ranks show a dash: "
+            "count the ranks that have numbers in the upper row.",
+            when=lambda yours, expected, n: SHOWS["scatter"] in yours,
         ),
     ),
     hints=(
