@@ -30,6 +30,8 @@ _NUMBERS = {
     "04": "05", "05": "04", "06": "07", "07": "08", "08": "09", "09": "12", "10": "11", "11": "13",
     "12": "19", "13": "26", "14": "20", "15": "23", "16": "24", "17": "25", "18": "15", "19": "21",
 }  # fmt: skip
+#: And its exercises that are in another notebook now, by their old ids.
+_MOVED = {"04-3": "06-1", "04-4": "06-2"}
 #: Bytes of a file that is read: that of a whole course has some 20,000.
 LARGEST = 1 << 20
 
@@ -164,7 +166,7 @@ def _renumbered(old: Progress) -> Progress:
     def today(name: str) -> str:
         return _NUMBERS.get(name[:2], name[:2]) + name[2:]
 
-    exercises = {today(exercise): entry for exercise, entry in old.exercises.items()}
+    exercises = {_MOVED.get(old_id) or today(old_id): e for old_id, e in old.exercises.items()}
     return Progress(notebook=today(old.notebook), exercises=exercises)
 
 

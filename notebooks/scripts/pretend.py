@@ -43,6 +43,7 @@ class Link:
         self.alpha, self.beta = alpha, beta
         self.group = dist.new_group()  # its calls are not mixed up with the program's
         self.queue = ThreadPoolExecutor(1)  # one thread: one transfer at a time
+        self.transfers: list[tuple[float, float]] = []  # when each all-reduce began and ended
 
     def all_reduce(self, x: torch.Tensor) -> "Work":
         """Add x up over the ranks, after the transfers before; return without waiting."""
@@ -54,9 +55,11 @@ class Link:
 
     def _all_reduce(self, x: torch.Tensor) -> None:
         dist.barrier(self.group)  # it begins when the last rank is there
-        end = time.perf_counter() + self.alpha + self.beta * x.nbytes
+        begin = time.perf_counter()
         dist.all_reduce(x, group=self.group)
+        end = begin + self.alpha + self.beta * x.nbytes
         time.sleep(max(0.0, end - time.perf_counter()))
+        self.transfers.append((begin, time.perf_counter()))
 
 
 class Work:

@@ -77,13 +77,19 @@ ROWS = {
             "assert error < 1e-12",
             "accuracy >= 0.9",
         ],
-        "F4 one flat bucket, overlap": [
-            "def average_bucket(",
+        "F4 one flat tensor": ["def average_flat(", "torch.cat("],
+    },
+    "06_hide_the_communication": {
+        "F4 buckets, overlap": [
+            "def finish(bucket",
+            "def cut(net, cap)",
             "torch.cat(",
             "register_post_accumulate_grad_hook",
             "async_op=True",
+            "end_of_step(",
             "lab.timeline(",
         ],
+        "F5 a DDP of one's own": ["%%torchrun", "from miniddp import DDP", "model.finish()"],
     },
     "07_ddp": {
         "G4 no_sync": ["no_sync()"],

@@ -240,7 +240,7 @@ def test_exercises(path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "problem"),
     [
-        (FOUR[:-3], "its exercises are"),
+        (FOUR[:-6], "its exercises are"),
         ([*FOUR, *solved("04-7")], "its exercises are"),
         ([*FOUR[:-3], *solved("03-4")], "its exercises are"),
         ([*FOUR[:-3], *FOUR[-2:]], "cell 11 checks 04-4, of which no text tells"),

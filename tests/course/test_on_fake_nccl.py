@@ -37,7 +37,7 @@ VARIABLE = "LABKIT_FAKE_SLURM"
 #: Seconds that a cell may take.
 LIMIT = 600.0
 #: Notebooks, by their numbers, that use the group most; those that are run on one rank.
-SHARE = ("00", "01", "02", "03", "05", "07", "08", "11", "13", "23", "24", "25", "26")
+SHARE = ("00", "01", "02", "03", "05", "06", "07", "08", "11", "13", "23", "24", "25", "26")
 ALONE = ("00",)
 
 #: What IPython runs at the start of each kernel: the semantics come into the warm process.

@@ -34,7 +34,7 @@ COMPARED_WITHIN = 3
 #: for the record of runs on GPUs, and as a quiz.
 TAGS = re.compile(r"raises-exception|nbval-(ignore-output|skip)|costly|waits-for-[\w-]+|recall")
 #: Exercises of a notebook that has any.
-MIN_EXERCISES = 4
+MIN_EXERCISES = 3
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 #: A home or temporary folder at the start of a path; `notebooks/work/` is none.
@@ -260,7 +260,7 @@ def uses_the_python3_kernel(nb: NotebookNode, path: Path) -> list[str]:
 
 def has_exercises_that_can_be_checked(nb: NotebookNode, path: Path) -> list[str]:
     """Solutions are marked well; each exercise has a text, a cell with its solution and a check
-    that passes; and a notebook that has exercises has at least four, numbered in order."""
+    that passes; and a notebook that has exercises has at least three, numbered in order."""
     problems, checks = [], []
     text, pending = "", None  # what was last read, and the cell of a solution without a check
     for i, cell in enumerate(nb.cells, 1):

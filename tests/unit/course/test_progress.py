@@ -157,12 +157,13 @@ def test_a_damaged_file_stays_as_it_is(tmp_path: Path, text: str) -> None:
 
 def test_version_1_is_read_with_the_numbers_of_today(tmp_path: Path) -> None:
     old = {"00-1": {"hints": 1}, "04-1": {"tries": 4}, "05-1": {"tries": 5}, "my-1": {"tries": 6}}
+    old |= {"04-4": {"tries": 7}}  # in another notebook since
     text = json.dumps({"version": 1, "notebook": "06_ddp.ipynb", "exercises": old})
     (tmp_path / FILE).write_text(text)
     found = read(tmp_path)
     assert found.notebook == "07_ddp.ipynb"
     tries = {name: entry.tries for name, entry in found.exercises.items()}
-    assert tries == {"00-1": 0, "05-1": 4, "04-1": 5, "my-1": 6}
+    assert tries == {"00-1": 0, "05-1": 4, "04-1": 5, "my-1": 6, "06-2": 7}
     assert checked(tmp_path).exercises["05-1"].tries == 4
     assert read(tmp_path).exercises["05-1"].tries == 4  # translated once: it is version 2 now
 

@@ -82,7 +82,7 @@ def _as_the_mean(n: int) -> list[list[bool]]:
 
 EXERCISE = Exercise(
     id="05-1",
-    title="Compare without collecting",
+    title="Compare models without all_gather",
     answer="in_step",
     trial=trial,
     expected=expected,

@@ -71,7 +71,7 @@ def _total(own: list[torch.Tensor]) -> torch.Tensor:
 
 EXERCISE = Exercise(
     id="05-2",
-    title="Weigh the ranks",
+    title="Weight the ranks by their number of images",
     answer="average_weighted",
     trial=trial,
     expected=expected,

@@ -1,102 +1,105 @@
-"""Exercise 05-3: when the last all-reduce ends, if buckets are averaged during backward()."""
+"""Exercise 05-3: average all gradients with one all-reduce of one flat tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated
-from ...slips import Formula
+import torch
+from torch import nn
 
-#: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
-#: shorter; one bucket; no compute time; a price of a call alone, or of bytes alone.
-CASES = (
-    (0.040, 8e6, 4, 0.001, 1e-9),
-    (0.012, 6e6, 3, 0.001, 4e-9),
-    (0.040, 8e6, 1, 0.001, 1e-9),
-    (0.040, 8e6, 64, 0.001, 1e-9),
-    (0.0, 6e6, 3, 0.001, 1e-9),
-    (0.030, 6e6, 5, 0.002, 0.0),
-    (0.010, 9e6, 3, 0.0, 2e-9),
-)
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import simulated
+
+#: The shape of each parameter, in the order of the network.
+SHAPES = ((2, 3), (2,), (1, 2))
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES]
+def _own(rank: int, n: int) -> list[torch.Tensor]:
+    """Return a rank's gradients: number k of the flat tensor is k · n · 10^rank, so that the digits
+    of a mean say whose gradients are in it, and its size where it belongs."""
+    sizes = [torch.Size(shape).numel() for shape in SHAPES]
+    flat = torch.arange(1, sum(sizes) + 1, dtype=torch.float64) * n * 10**rank
+    return [piece.view(s) for piece, s in zip(flat.split(sizes), SHAPES, strict=True)]
 
 
-def _end(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
-    """Follow the buckets one by one."""
-    end = 0.0
-    for k in range(buckets):
-        full = compute * (k + 1) / buckets
-        end = max(end, full) + alpha + beta * size / buckets
-    return end
+def _net(rank: int, n: int, device: torch.device | None = None) -> nn.Sequential:
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1, bias=False)).double().to(device)
+    for p, grad in zip(net.parameters(), _own(rank, n), strict=True):
+        p.grad = grad.to(p)
+    return net
 
 
-def expected() -> list[float]:
-    return [_end(*case) for case in CASES]
+def _rounded(gradients: list[torch.Tensor]) -> list[Any]:
+    """Return the gradients as lists; the last digits of a mean may vary."""
+    return [gradient.mul(1e6).round().div(1e6).tolist() for gradient in gradients]
 
 
-def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
-    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
-    return simulated(lambda n: [formula(*case) for case in CASES])
+def trial(answer: Callable[[nn.Module], Any], here: Here) -> list[Any]:
+    net = _net(here.rank, here.world_size, here.device)
+    answer(net)
+    return _rounded([p.grad for p in net.parameters() if p.grad is not None])
+
+
+def _sums(n: int) -> list[torch.Tensor]:
+    return [torch.stack(list(own)).sum(0) for own in zip(*(_own(r, n) for r in range(n)))]
+
+
+def expected(n: int) -> list[list[Any]]:
+    return [_rounded([total / n for total in _sums(n)])] * n
+
+
+def _first_only(rank: int, n: int) -> list[torch.Tensor]:
+    return [_sums(n)[0] / n, *_own(rank, n)[1:]]
+
+
+def _all(make: Callable[[int, int], list[torch.Tensor]]) -> Any:
+    """Return the predicate of the gradients that ``make(rank, n)`` gives."""
+    return simulated(lambda n: [_rounded(make(rank, n)) for rank in range(n)])
 
 
 EXERCISE = Exercise(
     id="05-3",
-    title="When does the last bucket arrive?",
-    answer="end_of_step",
+    title="Average all gradients with one call",
+    answer="average_flat",
     trial=trial,
     expected=expected,
-    formula=Formula(
-        "call = alpha + beta * size / buckets\n"
-        "max(compute + call, compute / buckets + buckets * call)",
-        "compute size buckets alpha beta",
-        lambda n: CASES,
-    ),
-    entries=tuple(f"end_of_step{case}" for case in CASES),
-    where="notebook",
+    entries=("gradient of 0.weight", "gradient of 0.bias", "gradient of 1.weight"),
+    goals=(Goal("collectives", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
-            "soon as the bucket is full and the call before has ended.",
-            when=_by(lambda t, s, b, x, y: t + b * x + s * y),
+            "Each rank keeps its own gradients: torch.cat makes a new tensor. Copy the averages "
+            "back from it into each p.grad.",
+            when=_all(_own),
         ),
         Mistake(
-            "That is right only if all calls but the last are hidden. If a call takes longer than "
-            "the gradients of a bucket, the calls queue: each waits for the one before.",
-            when=_by(lambda t, s, b, x, y: t + x + y * s / b),
+            "These are sums over the ranks. Divide by world_size to get the mean.",
+            when=_all(lambda rank, n: _sums(n)),
         ),
         Mistake(
-            "This assumes that the calls queue from the first bucket on. If a call takes less "
-            "time than the gradients of a bucket, it waits for the next bucket to be full.",
-            when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
+            "The gradients are divided, but not added up over the ranks: all_reduce the flat "
+            "tensor before you copy it back.",
+            when=_all(lambda rank, n: [own / n for own in _own(rank, n)]),
         ),
         Mistake(
-            "Every bucket is a call, so α is paid once per bucket.",
-            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s))
-            | _by(lambda t, s, b, x, y: _end(t, s, b, x / b, y)),
+            "They are divided by world_size twice.",
+            when=_all(lambda rank, n: [total / n**2 for total in _sums(n)]),
         ),
         Mistake(
-            "These are the seconds after the end of backward(). Count from its beginning.",
-            when=_by(lambda t, s, b, x, y: _end(t, s, b, x, y) - t),
+            "Only the first parameter's gradient is the mean. Do the same for every parameter.",
+            when=_all(_first_only),
         ),
         Mistake(
-            "You take the longer of computing and sending. But the first bucket is full only after "
-            "compute / buckets, and the last one is sent after all computing.",
-            when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
+            "The result is right, but it takes a call per parameter. Put all gradients into one "
+            "tensor first, and call all_reduce once.",
+            missed="collectives",
         ),
     ),
     hints=(
-        "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
-        "one after the other. None starts before its mark.",
-        "Either a call is over before the next bucket is full: then only the last call lasts "
-        "longer than backward(). Or it is not: then all calls follow each other without a gap, "
-        "from the first mark on.",
-        "With the time of one call, both cases are simple sums. The calls can only be late, so the "
-        "larger of the two sums is right. A loop over the buckets will do, too: a call starts at "
-        "its mark or at the end of the call before, whichever is later.",
+        "Three steps: copy all gradients into one vector, average the vector, copy it back.",
+        "torch.cat of the flattened gradients makes the vector. Its split takes a list of sizes, "
+        "and gives one piece per parameter.",
+        "flat.split([p.numel() for p in net.parameters()]) has the pieces in the order of the "
+        "parameters: p.grad.copy_(piece.view_as(p)) puts each back.",
     ),
 )

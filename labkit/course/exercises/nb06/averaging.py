@@ -29,11 +29,16 @@ MEAN, OWN, SUM, AGAIN, OLD, OTHER = (
 #: What other cells of the notebook define.
 SETUP = """
 from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+
+async_all_reduce = partial(dist.all_reduce, async_op=True)
 
 
-def start(bucket):
+def start(bucket, all_reduce=async_all_reduce):
     flat = torch.cat([p.grad.flatten() for p in bucket]) / world_size
-    return flat, dist.all_reduce(flat, async_op=True)
+    return flat, all_reduce(flat)
 
 
 def finish(bucket, flat, work):
@@ -42,8 +47,8 @@ def finish(bucket, flat, work):
         p.grad.copy_(piece.view_as(p))
 
 
-def average_bucket(bucket):
-    finish(bucket, *start(bucket))
+def average_bucket(bucket, all_reduce=async_all_reduce):
+    finish(bucket, *start(bucket, all_reduce))
 
 
 def cut(net, cap):

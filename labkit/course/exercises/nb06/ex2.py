@@ -1,4 +1,4 @@
-"""Exercise 05-4: average buckets of gradients while backward() computes, in one fixed order."""
+"""Exercise 06-2: average buckets of gradients while backward() computes, in one fixed order."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def _only(*wrong: str) -> Predicate:
 
 
 EXERCISE = Exercise(
-    id="05-4",
-    title="Average while backward() computes",
+    id="06-2",
+    title="Overlap the averages with backward()",
     answer="overlapped",
     setup=averaging.SETUP,
     trial=trial,

@@ -1,0 +1,102 @@
+"""Exercise 06-1: when the last all-reduce ends, if buckets are averaged during backward()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, simulated
+from ...slips import Formula
+
+#: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
+#: shorter; one bucket; no compute time; a price of a call alone, or of bytes alone.
+CASES = (
+    (0.040, 8e6, 4, 0.001, 1e-9),
+    (0.012, 6e6, 3, 0.001, 4e-9),
+    (0.040, 8e6, 1, 0.001, 1e-9),
+    (0.040, 8e6, 64, 0.001, 1e-9),
+    (0.0, 6e6, 3, 0.001, 1e-9),
+    (0.030, 6e6, 5, 0.002, 0.0),
+    (0.010, 9e6, 3, 0.0, 2e-9),
+)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
+
+
+def end_of_step(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
+    """Return when the last all-reduce ends: follow the buckets one by one."""
+    end = 0.0
+    for k in range(buckets):
+        full = compute * (k + 1) / buckets
+        end = max(end, full) + alpha + beta * size / buckets
+    return end
+
+
+def expected() -> list[float]:
+    return [end_of_step(*case) for case in CASES]
+
+
+def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
+    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
+    return simulated(lambda n: [formula(*case) for case in CASES])
+
+
+EXERCISE = Exercise(
+    id="06-1",
+    title="When does the last bucket arrive?",
+    answer="end_of_step",
+    trial=trial,
+    expected=expected,
+    formula=Formula(
+        "call = alpha + beta * size / buckets\n"
+        "max(compute + call, compute / buckets + buckets * call)",
+        "compute size buckets alpha beta",
+        lambda n: CASES,
+    ),
+    entries=tuple(f"end_of_step{case}" for case in CASES),
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
+            "soon as the bucket is full and the call before has ended.",
+            when=_by(lambda t, s, b, x, y: t + b * x + s * y),
+        ),
+        Mistake(
+            "That is right only if all calls but the last are hidden. If a call takes longer than "
+            "the gradients of a bucket, the calls queue: each waits for the one before.",
+            when=_by(lambda t, s, b, x, y: t + x + y * s / b),
+        ),
+        Mistake(
+            "This assumes that the calls queue from the first bucket on. If a call takes less "
+            "time than the gradients of a bucket, it waits for the next bucket to be full.",
+            when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
+        ),
+        Mistake(
+            "Every bucket is a call, so α is paid once per bucket.",
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s))
+            | _by(lambda t, s, b, x, y: end_of_step(t, s, b, x / b, y)),
+        ),
+        Mistake(
+            "These are the seconds after the end of backward(). Count from its beginning.",
+            when=_by(lambda t, s, b, x, y: end_of_step(t, s, b, x, y) - t),
+        ),
+        Mistake(
+            "You take the longer of computing and sending. But the first bucket is full only after "
+            "compute / buckets, and the last one is sent after all computing.",
+            when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
+        ),
+    ),
+    hints=(
+        "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
+        "one after the other. None starts before its mark.",
+        "Either a call is over before the next bucket is full: then only the last call lasts "
+        "longer than backward(). Or it is not: then all calls follow each other without a gap, "
+        "from the first mark on.",
+        "With the time of one call, both cases are simple sums. The calls can only be late, so the "
+        "larger of the two sums is right. A loop over the buckets will do, too: a call starts at "
+        "its mark or at the end of the call before, whichever is later.",
+    ),
+)
