@@ -98,7 +98,7 @@ def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> P
         waits = span.words.startswith(WAITS)
         own = {"color": SERIES[row], "edgecolor": CARD, "linewidth": 0.8}
         axes.barh(row, width, BAR, left=left, **(work_style("waiting") if waits else own))
-        inside = width > whole / 4
+        inside = width > whole * min(1 / 4, 0.03 * len(span.words))  # it fits
         axes.text(
             left + width / 2 if inside else left + width + whole / 80, row, span.words,
             ha="center" if inside else "left", va="center_baseline", fontsize=LABEL_SIZE,

@@ -1,16 +1,15 @@
 """Train on several processes: your own `DistributedDataParallel`, as notebooks 00 to 06 build it.
 
-    device = start()                 # under torchrun
-    model = DDP(make_model().to(device))
-    ...
-    loss.backward()                  # buckets are averaged meanwhile
-    model.finish()                   # every .grad is the mean over the ranks
-    optimizer.step()
+device = join_group()  # under torchrun
+model = DDP(make_model().to(device))
+...
+loss.backward()  # buckets are averaged meanwhile
+model.finish()  # every .grad is the mean over the ranks
+optimizer.step()
 """
 
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 
-def start() -> torch.device:
+def join_group() -> torch.device:
     """Join the process group that torchrun describes; return the device of this process."""
     if not torch.cuda.is_available():
         dist.init_process_group("gloo")
@@ -29,18 +28,23 @@ def start() -> torch.device:
     return device
 
 
+def async_all_reduce(x: torch.Tensor) -> dist.Work:
+    """Start to add x up over the ranks; return something to wait for."""
+    return dist.all_reduce(x, async_op=True)
+
+
 class DDP(nn.Module):
     """Average the gradients of a module over all ranks while backward() computes them.
 
-    Every parameter has to get a gradient in each step. ``all_reduce(x)`` starts to add x up and
-    returns something to wait for.
+    Every parameter has to get a gradient in each step. ``all_reduce`` can be another function that
+    works as ``async_all_reduce`` does, such as that of a pretended link.
     """
 
     def __init__(
         self,
         module: nn.Module,
         cap: int = 2**20,
-        all_reduce: Callable[[torch.Tensor], Any] = partial(dist.all_reduce, async_op=True),
+        all_reduce: Callable[[torch.Tensor], Any] = async_all_reduce,
     ) -> None:
         super().__init__()
         self.module, self.all_reduce = module, all_reduce

@@ -42,7 +42,8 @@ def trial(answer: Callable[[nn.Module], Any], here: Here) -> list[Any]:
 
 
 def _sums(n: int) -> list[torch.Tensor]:
-    return [torch.stack(list(own)).sum(0) for own in zip(*(_own(r, n) for r in range(n)))]
+    everyone = [_own(rank, n) for rank in range(n)]
+    return [torch.stack(same).sum(0) for same in zip(*everyone, strict=True)]
 
 
 def expected(n: int) -> list[list[Any]]:

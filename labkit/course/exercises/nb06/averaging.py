@@ -29,11 +29,11 @@ MEAN, OWN, SUM, AGAIN, OLD, OTHER = (
 #: What other cells of the notebook define.
 SETUP = """
 from collections.abc import Callable
-from functools import partial
-
 from torch import nn
 
-async_all_reduce = partial(dist.all_reduce, async_op=True)
+
+def async_all_reduce(x):
+    return dist.all_reduce(x, async_op=True)
 
 
 def start(bucket, all_reduce=async_all_reduce):
