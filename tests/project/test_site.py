@@ -188,7 +188,7 @@ def test_the_cards_of_the_parts_say_what_the_course_has() -> None:
         (hours, str(exercises), number)
         for (_, hours), exercises, number in zip(hours, counted, first, strict=True)
     ]
-    assert f"{len(numbers)} notebooks" in start.replace("Twenty", "20")
+    assert f"{len(numbers)} notebooks" in start.replace("Twenty-one", "21")
     assert f"{sum(counted)} exercises" in start
 
 
