@@ -1,8 +1,11 @@
-"""Pretend a device and a network whose times show on two cores.
+"""Pretend a GPU and a network whose times show on two cores.
 
 Tensors, calls and ranks are real; the times are pretended. A layer waits as long as a GPU would
 compute, so the CPU is free meanwhile. A link makes one transfer after the other, each of which
-takes α + β · bytes: at least as long as the real one, which happens in that time.
+takes α + β · bytes; the real one happens in that time.
+
+As on a GPU, work waits in a queue: the device does not notice a CPU that comes up to LATE seconds
+late. If the machine falls behind by more than that, the step takes longer.
 """
 
 import time
@@ -11,9 +14,33 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 
+LATE = 10e-3
+
+
+class Device:
+    """The pretended GPU of this process."""
+
+    free = 0.0  # when it has finished what it was given
+
+    def now(self) -> float:
+        """Return when it can begin with what it is given now."""
+        now = time.perf_counter()
+        return self.free if now - self.free < LATE else now
+
+    def compute(self, seconds: float) -> None:
+        self.free = self.now() + seconds
+        _sleep_until(self.free)
+
+    def synchronize(self) -> None:
+        """Let the next work begin when it is given: call this where you start to measure."""
+        self.free = 0.0
+
+
+gpu = Device()
+
 
 class Layer(torch.nn.Linear):
-    """A linear layer on the pretended device: its backward pass takes twice its forward pass."""
+    """A linear layer on the pretended GPU: its backward pass takes twice its forward pass."""
 
     def __init__(self, width: int, seconds: float) -> None:
         super().__init__(width, width)
@@ -27,12 +54,12 @@ class _Compute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, seconds):
         ctx.seconds = seconds
-        time.sleep(seconds)
+        gpu.compute(seconds)
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        time.sleep(2 * ctx.seconds)
+        gpu.compute(2 * ctx.seconds)
         return gradient, None
 
 
@@ -43,27 +70,37 @@ class Link:
         self.alpha, self.beta = alpha, beta
         self.group = dist.new_group()  # its calls are not mixed up with the program's
         self.queue = ThreadPoolExecutor(1)  # one thread: one transfer at a time
-        self.transfers: list[tuple[float, float]] = []  # when each all-reduce began and ended
+        self.free = 0.0  # when the all-reduces before have ended
+        self.transfers: list[tuple[float, float]] = []  # from when to when each took
 
     def all_reduce(self, x: torch.Tensor) -> "Work":
         """Add x up over the ranks, after the transfers before; return without waiting."""
-        return Work(self.queue.submit(self._all_reduce, x))
+        return Work(self.queue.submit(self._all_reduce, x, gpu.now()))
 
     def carry(self, nbytes: int) -> None:
         """Hold the link, after the transfers before, as long as so many bytes take."""
         self.queue.submit(time.sleep, self.alpha + self.beta * nbytes).result()
 
-    def _all_reduce(self, x: torch.Tensor) -> None:
-        dist.barrier(self.group)  # it begins when the last rank is there
-        begin = time.perf_counter()
+    def _all_reduce(self, x: torch.Tensor, ready: float) -> float:
+        begin = x.new_tensor(max(ready, self.free), dtype=torch.float64)
+        dist.all_reduce(begin, dist.ReduceOp.MAX, self.group)  # when the last rank is ready
         dist.all_reduce(x, group=self.group)
-        end = begin + self.alpha + self.beta * x.nbytes
-        time.sleep(max(0.0, end - time.perf_counter()))
-        self.transfers.append((begin, time.perf_counter()))
+        self.free = begin.item() + self.alpha + self.beta * x.nbytes
+        _sleep_until(self.free)
+        self.transfers.append((begin.item(), self.free))
+        return self.free
 
 
 class Work:
     """What `dist.all_reduce(x, async_op=True)` returns, too: something to wait for."""
 
-    def __init__(self, future: "Future[None]") -> None:
-        self.wait = future.result
+    def __init__(self, end: "Future[float]") -> None:
+        self.end = end
+
+    def wait(self) -> None:
+        """Wait; what the GPU is given next begins after the transfer."""
+        gpu.free = max(gpu.free, self.end.result())
+
+
+def _sleep_until(end: float) -> None:
+    time.sleep(max(0.0, end - time.perf_counter()))

@@ -81,7 +81,7 @@ def _large_call(seconds: Callable[[float], float], compute: float, size: float) 
 
 EXERCISE = Exercise(
     id="06-3",
-    title="Measure, then choose the number of buckets",
+    title="Measure a link and choose the number of buckets",
     answer="choose",
     trial=trial,
     expected=expected,
