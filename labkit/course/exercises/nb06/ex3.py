@@ -10,9 +10,10 @@ from ...mistakes import simulated
 from .ex1 import end_of_step
 
 #: Seconds of backward() and bytes of gradients; then α and β of the link, which are not shown:
-#: calls are dear, bytes are dear, the link hides behind the computing, and neither matters.
+#: calls cost little, bytes cost most, backward() hides nearly everything, and calls cost most. No
+#: single number of buckets is good for all of them.
 STEPS = (
-    (0.200, 40e6, 0.004, 2e-9),
+    (0.200, 40e6, 0.00025, 4e-9),
     (0.050, 20e6, 0.0005, 1e-8),
     (0.100, 8e6, 0.001, 1e-9),
     (0.020, 1e6, 0.006, 1e-8),
@@ -98,6 +99,11 @@ EXERCISE = Exercise(
             "The time of a call with many bytes was taken for α. α is what a call costs before its "
             "first byte: measure one of 0 bytes.",
             when=_strategy(_large_call),
+        ),
+        Mistake(
+            "As many buckets as possible: each is a call and costs α, so the calls queue up. "
+            "Measure α too, with a call of few bytes.",
+            when=_strategy(lambda seconds, compute, size: BUCKETS[-1]),
         ),
         Mistake(
             f"More than {CALLS} calls were measured on a link. Two sizes are enough for α and β; "
