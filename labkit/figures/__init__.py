@@ -13,7 +13,7 @@ from ..base.rank_names import rank_colour
 from .atlas import atlas, exchange
 from .bars import expected_bars, memory, over_a_step
 from .costs import AlphaBeta, fit_alpha_beta
-from .drawings import answers, processes, rendezvous
+from .drawings import answers, nodes, processes, rendezvous
 from .gallery import Gallery
 from .lanes import bubble, idle, lanes, pipelines
 from .lessons import (
@@ -57,6 +57,7 @@ __all__ = [
     "memory",
     "message_cost",
     "new_figure",
+    "nodes",
     "over_a_step",
     "paired_ratios",
     "pipelines",

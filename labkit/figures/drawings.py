@@ -1,4 +1,4 @@
-"""Draw boxes, words and arrows by hand: a lab, a rendezvous, a table of answers."""
+"""Draw boxes, words and arrows by hand: a lab, nodes, a rendezvous, a table of answers."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ WIDTH = 6.4
 SPACE, PROCESS, BAR, ARROW = 0.16, 0.72, 0.34, 0.34
 #: In a rendezvous: between two ranks, heights of the store, of the arrows and of a rank.
 APART, STORE, ARROWS, RANK = 0.3, 1.08, 0.62, 0.5
+#: On a node: its width, height, the edge around its processes; heights of a process and a GPU.
+NODE_WIDTH, NODE, EDGE, WORKER, GPU = 5.2, 1.42, 0.12, 0.56, 0.3
+#: Most nodes in a picture, and most processes on one.
+MAX_NODES, MAX_WORKERS = 4, 4
 #: In a table: of a row's name, a column, a row, the heads, between two boxes.
 NAME, COLUMN, ROW, HEADS, GAP = 1.35, 1.15, 0.27, 0.85, 0.04
 #: Most rows and columns of a table.
@@ -160,6 +164,57 @@ def _bar(sheet: Sheet, top: float, text: str) -> None:
     sheet.words((WIDTH / 2, top + BAR / 2), text, on=GRID, size=LABEL_SIZE)
 
 
+def nodes(sizes: Sequence[int]) -> Picture:
+    """Draw the processes of a job on their nodes, each with its RANK, its LOCAL_RANK and its GPU.
+
+    Parameters
+    ----------
+    sizes
+        Number of processes on each node, one per GPU: 1 to 4 nodes with 1 to 4 processes.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.nodes([2, 2])
+    >>> print(picture.text.rpartition("\\n")[0])
+    RANK goes on from node to node, LOCAL_RANK starts again
+    node 0: RANK 0, LOCAL_RANK 0, cuda:0; RANK 1, LOCAL_RANK 1, cuda:1
+    node 1: RANK 2, LOCAL_RANK 0, cuda:0; RANK 3, LOCAL_RANK 1, cuda:1
+    """
+    if not (1 <= len(sizes) <= MAX_NODES and all(1 <= size <= MAX_WORKERS for size in sizes)):
+        raise UsageError(
+            f"a picture shows 1 to {MAX_NODES} nodes with 1 to {MAX_WORKERS} processes each, not "
+            f"{list(sizes)}"
+        )
+    title = "RANK goes on from node to node, LOCAL_RANK starts again"
+    sheet = Sheet(NODE_WIDTH, 0.3 + len(sizes) * (NODE + SPACE) - SPACE)
+    sheet.words((0, 0.08), title, ha="left", weight="bold", size=TITLE_SIZE)
+    wide = (NODE_WIDTH - EDGE) / MAX_WORKERS - EDGE
+    text, rank = [title], 0
+    for node, size in enumerate(sizes):
+        top = 0.3 + node * (NODE + SPACE)
+        sheet.box((0, top), NODE_WIDTH, NODE, GRID, edge=LINE)
+        sheet.words((EDGE, top + 0.17), f"node {node}", on=GRID, ha="left", weight="bold")
+        told = []
+        for local_rank in range(size):
+            left, gpu = EDGE + local_rank * (wide + EDGE), f"cuda:{local_rank}"
+            middle, colour = left + wide / 2, rank_colour(rank)
+            below = top + 0.3 + WORKER
+            sheet.box((left, top + 0.3), wide, WORKER, colour, edge=INK)
+            sheet.words((middle, top + 0.47), f"RANK {rank}", on=colour, weight="bold")
+            sheet.words((middle, top + 0.69), f"LOCAL_RANK {local_rank}", on=colour, size=NOTE_SIZE)
+            sheet.arrow((middle, below), (middle, below + 0.14), INK, heads=False)
+            sheet.box((left, below + 0.14), wide, GPU, CARD, edge=INK)
+            sheet.words((middle, below + 0.14 + GPU / 2), gpu)
+            told.append(f"RANK {rank}, LOCAL_RANK {local_rank}, {gpu}")
+            rank += 1
+        text.append(f"node {node}: {'; '.join(told)}")
+    note = (
+        "A coloured box is a process, the white box below it its GPU. GPUs are numbered on each "
+        "node from 0, as local ranks are."
+    )
+    return Picture(sheet.figure, "\n".join(text), note)
+
+
 def rendezvous(world_size: int = 4) -> Picture:
     """Draw how ranks find each other: a store in the middle first, then direct connections.
 
@@ -175,7 +230,7 @@ def rendezvous(world_size: int = 4) -> Picture:
     --------
     >>> picture = labkit.figures.rendezvous(4)
     >>> print(picture.text.rpartition("\\n")[0])
-    Rendezvous of 4 ranks; rank 0 serves the store.
+    4 ranks meet at one address, then connect to each other; rank 0 serves the store.
     1. ranks 0–3 → store: my address
     2. store → ranks 0–3: the addresses of the others
     3. rank to rank: 6 connections
@@ -186,9 +241,10 @@ def rendezvous(world_size: int = 4) -> Picture:
     top = STORE + ARROWS
     below = 0.4 + 0.14 * (n - 2)
     sheet = Sheet(WIDTH, top + RANK + below)
+    title = f"{n} ranks meet at one address, then connect to each other"
+    sheet.words((0, -0.2), title, ha="left", weight="bold", size=TITLE_SIZE)
     sheet.box((0, 0), WIDTH, STORE, CARD, edge=INK)
-    sheet.words((WIDTH / 2, 0.2), "store at MASTER_ADDR:MASTER_PORT", size=TITLE_SIZE,
-                weight="bold")  # fmt: skip
+    sheet.words((WIDTH / 2, 0.2), "store at MASTER_ADDR:MASTER_PORT", weight="bold")
     sheet.words((WIDTH / 2, 0.4), "served by rank 0", colour=SOFT_INK, size=NOTE_SIZE)
     wide = (WIDTH - (n - 1) * APART) / n
     middles = [rank * (wide + APART) + wide / 2 for rank in range(n)]
@@ -215,10 +271,12 @@ def rendezvous(world_size: int = 4) -> Picture:
                     bend=2 * depth / (right - left))  # fmt: skip
     count = n * (n - 1) // 2
     last = f"rank to rank: {count} connection{'s' * (count > 1)}"
-    sheet.words((WIDTH / 2, top + RANK + below - 0.08), f"3  {last}", weight="bold")
+    # not "3 connections": the 3 is the step's number
+    counted = f"step 3: {count} connection{'s' * (count > 1)}, rank to rank"
+    sheet.words((WIDTH / 2, top + RANK + below - 0.08), counted, weight="bold")
     everyone = label(range(n))
     text = [
-        f"Rendezvous of {n} ranks; rank 0 serves the store.",
+        f"{title}; rank 0 serves the store.",
         f"1. {everyone} → store: my address",
         f"2. store → {everyone}: the addresses of the others",
         f"3. {last}",

@@ -1,10 +1,12 @@
 """Drawings of boxes name what they show, and every word of them can be read."""
 
+import re
+
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 
-from labkit.figures import answers, drawings, processes, rendezvous
+from labkit.figures import answers, drawings, nodes, processes, rendezvous
 
 from .drawn import check_words, words
 
@@ -27,12 +29,26 @@ def test_processes_are_in_the_picture_and_what_varies_not_in_the_text(drawn, n):
     assert any("(nccl)" in word for word in found)
 
 
+def test_ranks_go_on_where_local_ranks_and_gpus_start_again(drawn):
+    assert nodes([1, 4, 4, 3]).text.splitlines()[1:3] == [
+        "node 0: RANK 0, LOCAL_RANK 0, cuda:0",
+        "node 1: RANK 1, LOCAL_RANK 0, cuda:0; RANK 2, LOCAL_RANK 1, cuda:1; "
+        "RANK 3, LOCAL_RANK 2, cuda:2; RANK 4, LOCAL_RANK 3, cuda:3",
+    ]
+    found = seen(drawn)
+    ranks = [word for word in found if re.fullmatch(r"RANK \d+", word)]
+    assert ranks == [f"RANK {rank}" for rank in range(12)]
+    local = [int(word.split()[1]) for word in found if re.fullmatch(r"LOCAL_RANK \d", word)]
+    assert local == [0, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
+    assert [word for word in found if ":" in word] == [f"cuda:{number}" for number in local]
+
+
 @pytest.mark.parametrize("n", range(2, 6))
 def test_a_rendezvous_has_a_line_between_any_two_ranks(drawn, n):
     count = n * (n - 1) // 2
     said = f"rank to rank: {count} connection{'s' * (count > 1)}"
     assert f"3. {said}\n" in rendezvous(n).text
-    assert f"3  {said}" in seen(drawn)
+    assert f"step 3: {count} connection{'s' * (count > 1)}, rank to rank" in seen(drawn)
     to_the_store_and_back = 2 * n
     assert len(drawn[0].findobj(FancyArrowPatch)) - to_the_store_and_back == count
 
