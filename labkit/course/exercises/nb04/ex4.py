@@ -1,100 +1,88 @@
-"""Exercise 04-4: find the longest wait of a run, which a time limit has to exceed."""
+"""Exercise 04-4: list the groups inside nodes and across them, as a device mesh makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import accumulate
-from statistics import mean
+from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import Predicate, simulated
 
-#: What is asked: for each rank the seconds before each of its collectives.
-ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
-    ((1.0, 4.0), (3.0, 2.0)),
-    ((2.0, 2.0, 2.0), (2.0, 2.0, 2.0)),
-    ((1.0, 1.0, 1.0), (1.5, 1.5, 1.5), (1.25, 1.0, 2.0)),
-    ((0.5, 90.0, 0.5), (0.25, 0.5, 0.75), (8.0, 0.5, 0.5)),
-    ((3.0, 5.0, 70.0),),
-    ((0.0, 6.0), (7.5, 7.0), (2.0, 1.0), (7.0, 6.5)),
-    ((), ()),
-)
+Groups = list[list[int]]
+#: What is asked: numbers of nodes and of processes on each.
+ASKED = ((2, 2), (2, 4), (4, 2), (3, 5), (1, 3), (3, 1))
 
 
-def trial(answer: Callable[[list[list[float]]], float], here: Here) -> list[Any]:
-    return [answer([list(row) for row in seconds]) for seconds in ASKED]
+def trial(answer: Callable[[int, int], tuple[Groups, Groups]], here: Here) -> list[Any]:
+    return [answer(nodes, per_node) for nodes, per_node in ASKED]
 
 
-def _waits(seconds: Sequence[Sequence[float]]) -> list[float]:
-    """Return how long the first rank waits for the last one in each collective."""
-    return [max(step) - min(step) for step in zip(*seconds, strict=True)]
+def inside(nodes: int, per_node: int) -> Groups:
+    """Return the ranks of each node, which are consecutive."""
+    return [list(range(node * per_node, (node + 1) * per_node)) for node in range(nodes)]
 
 
-def expected() -> list[float]:
-    return [max(_waits(seconds), default=0.0) for seconds in ASKED]
+def across(nodes: int, per_node: int) -> Groups:
+    """Return the ranks with each local rank: one per node, ``per_node`` apart."""
+    return [list(range(local, nodes * per_node, per_node)) for local in range(per_node)]
 
 
-def _all(seconds: Sequence[Sequence[float]]) -> list[float]:
-    return [time for row in seconds for time in row]
+def expected() -> list[Any]:
+    return [(inside(*sizes), across(*sizes)) for sizes in ASKED]
 
 
-def _each(wrong: Callable[[Sequence[Sequence[float]]], Sequence[float]]) -> Predicate:
-    """Return the predicate of the largest of ``wrong(seconds)`` for each run."""
-    return simulated(lambda n: [max(wrong(seconds), default=0.0) for seconds in ASKED])
+def _gives(wrong: Callable[[int, int], Any]) -> Predicate:
+    """Return the predicate of ``wrong(nodes, per_node)`` for every grid."""
+    return simulated(lambda n: [wrong(*sizes) for sizes in ASKED])
 
 
 EXERCISE = Exercise(
     id="04-4",
-    title="Find the longest wait",
-    answer="longest_wait",
+    title="List the groups of a grid",
+    answer="grid_groups",
     trial=trial,
     expected=expected,
     where="notebook",
-    entries=tuple(
-        "s for " + str([list(row) for row in seconds]).replace(".0", "") for seconds in ASKED
-    ),
+    entries=tuple(f"grid_groups{sizes}" for sizes in ASKED),
     mistakes=(
         Mistake(
-            "You let delays add up. All ranks leave a collective together, so the next step "
-            "begins without a delay.",
-            when=_each(lambda seconds: _waits([list(accumulate(row)) for row in seconds])),
+            "The two lists are exchanged: return the groups inside nodes first, then the groups "
+            "across nodes.",
+            when=_gives(lambda m, k: [across(m, k), inside(m, k)]),
         ),
         Mistake(
-            "That is the longest time that a rank computes. A rank waits only for the difference "
-            "between the last rank's time and its own.",
-            when=_each(_all),
+            "You list local ranks, which are the same on every node. A group is a list of ranks: "
+            "node 1 starts with rank per_node.",
+            when=_gives(lambda m, k: [[list(range(k))] * m, across(m, k)])
+            | _gives(lambda m, k: [[list(range(k))] * m, [[local] * m for local in range(k)]]),
         ),
         Mistake(
-            "You compare times of different collectives: take the difference within each one.",
-            when=_each(lambda seconds: _waits([[time] for time in _all(seconds)])),
+            "Your groups across nodes have neighbouring ranks, most of which are on one node. "
+            "Take one rank from each node: they are per_node apart.",
+            when=_gives(lambda m, k: [inside(m, k), inside(k, m)]),
         ),
         Mistake(
-            "That is the sum of the waits. A time limit starts again with each collective.",
-            when=_each(lambda seconds: [sum(_waits(seconds))]),
+            "Nodes and processes per node are exchanged: there are `nodes` groups inside nodes, "
+            "with `per_node` ranks each.",
+            when=_gives(lambda m, k: [inside(k, m), across(k, m)]),
         ),
         Mistake(
-            "You take the difference within each rank, between its collectives. A wait is the "
-            "difference between ranks, within one collective: transpose the table with "
-            "zip(*seconds).",
-            when=_each(lambda seconds: [max(row) - min(row) for row in seconds if row]),
+            "You number the processes in turn, one on each node. The picture numbers all "
+            "processes of node 0 first, then those of node 1.",
+            when=_gives(lambda m, k: [across(k, m), inside(k, m)]),
         ),
         Mistake(
-            "max has got nothing to choose from. A run may have no collective at all: then nobody "
-            "waits, and the answer is 0.0. max takes default=.",
-            raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
-        ),
-        Mistake(
-            "The rank that waits longest is the first to arrive, the one with the smallest time: "
-            "subtract that, not the mean.",
-            when=_each(lambda seconds: [max(s) - mean(s) for s in zip(*seconds, strict=True)]),
+            "One of the two lists is missing: return a pair, the groups inside nodes and the "
+            "groups across nodes.",
+            when=_gives(inside) | _gives(across),
         ),
     ),
     hints=(
-        "In one collective, which rank waits longest, and for which one?",
-        "The first rank to arrive waits for the last one. Afterwards all ranks start the next "
-        "step together.",
-        "zip(*seconds) gives the times of all ranks, one collective after the other. You need the "
-        "largest difference in any of them.",
+        "Look at the picture of section 1. Which ranks are on one node? Which have the same local "
+        "rank?",
+        "Node i starts with rank i * per_node. Two ranks with the same local rank on neighbouring "
+        "nodes are per_node apart.",
+        "Build the rows first: [[i * per_node + k for k in range(per_node)] for i in range(nodes)]."
+        " zip(*rows) turns rows into columns.",
     ),
 )
