@@ -175,6 +175,12 @@ def message_cost(
                 color=SERIES[0], markerfacecolor=face, elinewidth=1, zorder=3,
             )  # fmt: skip
             handles += [drawn] if axes is time and chosen.any() else []
+    if fit.beta > 0:
+        limit = 1 / fit.beta / 1e9
+        rate.axhline(limit, color=SERIES[1], **BOUND)
+        rate.annotate("limit 1/β", (0.01, limit), xytext=(0, 3), fontsize=NOTE_SIZE,
+                      xycoords=("axes fraction", "data"), textcoords="offset points",
+                      color=ink_of(SERIES[1]))  # fmt: skip
     handles.append(_draw_fit(time, rate, fit, n, SERIES[1]))
     labels = ["measured", "held out", fit.describe()]
     for axes in (time, rate):
@@ -189,11 +195,12 @@ def message_cost(
                ylabel="bytes per second (GB/s)")  # fmt: skip
     style_legend(time, handles, labels if out.any() else labels[::2], loc="upper left",
                  fontsize=NOTE_SIZE)  # fmt: skip
+    head(figure, "A small message costs α; only a large one reaches the bandwidth", TITLE_SIZE)
     some = f", {int(out.sum())} of the sizes hollow" if out.any() else ""
     text = (
         f"one message, {byte_range(n.tolist())} in {len(t)} rounds: two panels against the "
         f"size{some}. Left, the time in seconds, measured and as the line t = α + β·n. Right, "
-        "bytes per second, measured and by the same line."
+        "bytes per second, measured and by the same line, and their limit 1/β."
     )
     return Picture(
         figure,

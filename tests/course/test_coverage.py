@@ -22,7 +22,6 @@ ROWS = {
         "B1 send and recv": ["dist.send(", "dist.recv("],
         "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
         "B3 both send first": ["batch_isend_irecv"],
-        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
         "B5 latency and bandwidth": ["message_cost(", "fit_alpha_beta("],
     },
     "02_collectives": {
@@ -386,6 +385,7 @@ ROWS = {
         "A13 sub-groups": ["new_group", "init_device_mesh", "group_src="],
     },
     "24_collectives_in_depth": {
+        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
         "C2 tensor and object forms": [
             "all_gather_into_tensor",
             "reduce_scatter_tensor",

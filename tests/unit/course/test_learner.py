@@ -97,14 +97,14 @@ def test_the_first_check_of_a_notebook_says_how_far_one_is(work: Path) -> None:
     solve(work, "00-1", "03-2")
     kept = progress.read(work)
     assert learner.standing(kept, "00-2") == (
-        "Passed so far: 1 of 4 in notebook 00, 2 of 90 in the course; see labkit.progress()."
+        "Passed so far: 1 of 4 in notebook 00, 2 of 88 in the course; see labkit.progress()."
     )
     assert learner.standing(kept, "00-3") == ""
     assert learner.standing(kept, "03-1").startswith("Passed so far: 1 of 5 in notebook 03,")
     assert learner.standing(kept, "my-1") == ""  # a teacher's own
     every = [name for number in catalogue.numbers() for name in catalogue.ids(number)]
     kept.exercises = {name: Entry(passed=True) for name in every}
-    assert learner.standing(kept, "00-3").startswith("You have solved all 90 exercises;")
+    assert learner.standing(kept, "00-3").startswith("You have solved all 88 exercises;")
     assert learner.standing(kept, "00-3") == ""
 
 
@@ -123,7 +123,7 @@ def test_a_table_of_what_has_been_done(work: Path) -> None:
     assert lines[2].endswith("0 of 6")
     assert any(line.startswith("other exercises") for line in lines)  # a teacher's own
     assert lines[-2:] == [
-        "3 of 91 exercises have passed; tries: 4, hints: 1, solutions seen: 1, minutes: 0.",
+        "3 of 89 exercises have passed; tries: 4, hints: 1, solutions seen: 1, minutes: 0.",
         "Go on with exercise 00-3 in 00_start_here.ipynb.",
     ]
     html = table._repr_mimebundle_()["text/html"]
@@ -151,20 +151,20 @@ def test_a_check_notes_what_came_of_it(
     notebook = shell_module.current()
     assert notebook is not None
     check._given.clear()
-    notebook.run_cell("def alpha_beta(*times): ...")
-    labkit.check("01-5")  # a stub: not tried, and not noted
+    notebook.run_cell("def numbers_of(*asked): ...")
+    labkit.check("04-2")  # a stub: not tried, and not noted
     assert not (work / progress.FILE).exists()
     assert "so far" not in capsys.readouterr().out
-    notebook.run_cell("def alpha_beta(*times):\n    return 1 / 0")
-    labkit.check("01-5")
+    notebook.run_cell("def numbers_of(*asked):\n    return 1 / 0")
+    labkit.check("04-2")
     assert " ".join(plain(capsys.readouterr().out).split()).endswith(
-        "labkit.hint() gives a hint. Passed so far: 0 of 6 in notebook 01, 0 of 90 in the course; "
+        "labkit.hint() gives a hint. Passed so far: 0 of 4 in notebook 04, 0 of 88 in the course; "
         "see labkit.progress()."
     )
     labkit.hint()
     labkit.solution(define=True)
-    assert labkit.check("01-5")
-    entry = progress.read(work).exercises["01-5"]
+    assert labkit.check("04-2")
+    entry = progress.read(work).exercises["04-2"]
     assert (entry.passed, entry.tries, entry.hints, entry.solution) == (True, 2, 1, True)
 
 

@@ -127,6 +127,7 @@ def test_the_line_is_not_fitted_to_what_is_held_out(drawn):
     grid, fit = time.lines[-1].get_data()
     np.testing.assert_allclose(fit, 6e-5 + 5e-10 * grid, rtol=1e-6)
     np.testing.assert_allclose(rate.lines[-1].get_ydata(), grid / fit / 1e9)
+    np.testing.assert_allclose(rate.lines[-2].get_ydata(), 2)  # the limit 1/β, in GB/s
     legend = [item.get_text() for item in time.get_legend().get_texts()]
     assert legend == ["measured", "held out", "α = 60 µs, 1/β = 2 GB/s"]
     assert "1 of the sizes hollow" in shown.text

@@ -1,8 +1,7 @@
-"""Exercise 01-4: gather one row per rank on rank 0 with messages, whatever order they arrive in."""
+"""Exercise 01-4: repair an exchange with both neighbours that a deadlock report describes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,162 +11,154 @@ from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import Predicate
 from .messages import (
     CHANGES_X,
-    ENTRIES,
-    LATE_SECONDS,
-    brought,
+    NO_TENSOR,
+    OVERWRITTEN,
     gives,
-    has_no_tensor,
     has_other_dtype,
     simulation,
     try_cases,
 )
 
 
+def _signals(rank: int) -> list[torch.Tensor]:
+    """Return a rank's part of a signal in each case: several numbers, and a single one."""
+    return [
+        torch.tensor([10.0 * rank + 1, 10.0 * rank + 2, 10.0 * rank + 3]),
+        torch.tensor([5 - 3 * rank], dtype=torch.int64),
+    ]
+
+
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    """Collect on rank 0 from ranks that come in an order of their own: 3, 1, 2 of four.
+    """Add the halo in each case.
 
-    On the CPU, whose backend can also receive from any rank.
+    On the CPU, which gloo serves in every lab: NCCL's buffers would hide the deadlock.
     """
-    if here.rank:
-        time.sleep(here.rank % (here.world_size - 1) * 2 * LATE_SECONDS)
-    return try_cases(answer, here, _brought(here.rank))
+    return try_cases(answer, here, _signals(here.rank))
 
 
-def _brought(rank: int) -> list[torch.Tensor]:
-    """Return what a rank brings to the one case: the messages of a second one could overtake those
-    of the first where rank 0 receives from any rank."""
-    return brought(rank)[1:]
+def _with_halo(
+    xs: Sequence[torch.Tensor], rank: int, left: int = -1, right: int = 0, ring: bool = False
+) -> torch.Tensor:
+    """Return a rank's x between the number at ``left`` of the rank before and that at ``right`` of
+    the rank after."""
+    zero, n = torch.zeros_like(xs[rank][0]), len(xs)
+    before = xs[rank - 1][left] if rank or ring else zero
+    after = xs[(rank + 1) % n][right] if rank < n - 1 or ring else zero
+    return torch.stack([before, *xs[rank], after])
 
 
-expected = simulation(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
+expected = simulation(_with_halo, _signals)
 
 
-def _rows(yours: Sequence[Any]) -> list[Any]:
-    return yours[0][0] if isinstance(yours[0], list) and isinstance(yours[0][0], list) else []
+def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Predicate:
+    return gives(give, _signals)
 
 
-def _own(n: int) -> list[Any]:
-    """Return what each rank brings in the case."""
-    return [_brought(rank)[0].tolist() for rank in range(n)]
+def _keeps(before: bool, after: bool) -> Predicate:
+    """Return the predicate of a result in which the halos that are not kept are 0."""
+    return _gives(
+        lambda xs, r: _with_halo(xs, r) * torch.tensor([before, *[True] * len(xs[r]), after])
+    )
 
 
-def _in_order_of_arrival(yours: Any, expected: Any, n: int) -> bool:
-    rows = _rows(yours)
-    return rows != _own(n) and rows[:1] == _own(n)[:1] and sorted(rows) == sorted(_own(n))
+def _exchanged(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    right = _with_halo(xs, rank)
+    return torch.cat([right[-1:], right[1:-1], right[:1]])
 
 
-def _same_rows(yours: Any, expected: Any, n: int) -> bool:
-    rows = _rows(yours)[1:]
-    return n > 2 and len(rows) == n - 1 and rows[0] in _own(n)[1:] and rows == rows[:1] * (n - 1)
-
-
-def _lacks_its_own(yours: Any, expected: Any, n: int) -> bool:
-    rows = _rows(yours)
-    return rows[-(n - 1) :] == _own(n)[1:] and rows[: -(n - 1)] != _own(n)[:1]
-
-
-def _too_early(yours: Any, expected: Any, n: int) -> bool:
-    rows = _rows(yours)
-    shapes = {torch.tensor(row).shape for row in [*rows, *_own(n)]}
-    return len(rows) == n and len(shapes) == 1 and any(row not in _own(n) for row in rows)
-
-
-def _on_rank_0(build: Callable[[list[torch.Tensor]], torch.Tensor]) -> Predicate:
-    return gives(lambda xs, r: None if r else build(list(xs)), _brought)
+def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
+    """Return whether all is right but halos of the first case that are still 0, or were overwritten
+    by the trial before they were sent."""
+    pairs = [
+        pair for mine, right in zip(yours, expected, strict=True)
+        for pair in zip(mine[0], right[0], strict=True)
+    ]  # fmt: skip
+    wrong = [mine for mine, right in pairs if mine != right]
+    return bool(wrong) and set(wrong) <= {0.0, float(OVERWRITTEN)}
 
 
 EXERCISE = Exercise(
     id="01-4",
-    title="Gather with messages",
-    answer="collect",
+    title="Repair it",
+    answer="with_halo",
     setup="keep = []",
     trial=trial,
     expected=expected,
-    entries=ENTRIES[1:],
+    entries=("x: three float32 numbers", "x: one int64 number", "x is as it was"),
     forbids=COLLECTIVES,
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    goals=(Goal("messages sent", most=lambda n: 4),),
     mistakes=(
         Mistake(
-            "A rank sends to itself. Rank 0 has its own x already, and every other rank sends to "
-            "rank 0.",
-            raises=r"Invalid destination rank: destination rank should not be the same",
+            "The ranks are stuck as before: at a cut, both neighbours send first. Find the two "
+            "ranks that each wait in a send to the other; one of them has to receive first.",
+            stuck=r"Cause: Every one of them sends before it receives",
         ),
         Mistake(
-            "Rank 0 waits for a message that is never sent: each of the n - 1 other ranks sends "
-            "one, and rank 0 receives n - 1 times.",
-            stuck=r"ranks? 0 waits? in recv",
-            raises=r"Invalid source rank|Pair is not connected",
+            "Now both neighbours at a cut receive first: change the order in one of the two blocks "
+            "only.",
+            stuck=r"Cause: Every one of them waits to receive before it sends",
         ),
         Mistake(
-            "A rank waits in its send to rank 0, which never receives the message: rank 0 has to "
-            "receive n - 1 times.",
-            stuck=r"waits? in send to rank 0",
+            "There is no rank before rank 0 and none after the last: keep the conditions of the "
+            "two blocks, and the ranks in them.",
+            raises=r"There is no rank -?\d+ in this group",
         ),
         Mistake(
-            "The dtype of the rows differs from that of x: pass dtype=x.dtype where you create "
-            "them, or use torch.empty_like(x) for each row.",
+            "The dtype of the result differs from that of x: keep dtype=x.dtype.",
             when=has_other_dtype,
+        ),
+        Mistake(
+            "A message is longer than the place in which it is received: each send has one number, "
+            "each receive takes one, and all are of x's dtype (dtype=x.dtype).",
             raises=r"Died: signal 6",
         ),
-        Mistake(
-            "Rank 0 has to return one tensor, not a list of tensors: torch.stack joins them.",
-            when=has_no_tensor,
-        ),
-        Mistake(
-            "Ranks other than 0 have to return None.",
-            when=lambda yours, expected, n: any(v is not None for v in yours[1:]),
-        ),
+        NO_TENSOR,
         CHANGES_X,
         Mistake(
-            "Rank 0's own row comes last. Row r belongs to rank r, so it has to come first.",
-            when=_on_rank_0(lambda xs: torch.stack([*xs[1:], xs[0]])),
+            "All halos are 0: no number of a neighbour is in the result. Send numbers of x, and "
+            "receive them into padded.",
+            when=_keeps(False, False),
         ),
         Mistake(
-            "The rows are in the order of arrival. recv returns the sender's rank, which is the "
-            "number of its row.",
-            when=_in_order_of_arrival,
+            "Only one side has its halo. Each cut needs two messages, one in each direction.",
+            when=_keeps(True, False) | _keeps(False, True),
         ),
         Mistake(
-            "The ranks' tensors are stacked along the wrong dimension: the new dimension has to "
-            "be the first (dim=0), so that row r is the x of rank r.",
-            when=_on_rank_0(lambda xs: torch.stack(xs, dim=1))
-            | _on_rank_0(lambda xs: torch.stack(xs, dim=2)),
+            "The halo comes from the wrong end of the neighbour: take the last number of the rank "
+            "before, and the first number of the rank after.",
+            when=_gives(lambda xs, r: _with_halo(xs, r, left=0, right=-1)),
         ),
         Mistake(
-            "The rows are flattened. Each row has the shape of x, so the result has the shape "
-            "(world_size, *x.shape).",
-            when=_on_rank_0(lambda xs: torch.stack([x.flatten() for x in xs])),
+            "The two halos are swapped: the number from the rank before goes to the front, the "
+            "number from the rank after to the end.",
+            when=_gives(_exchanged),
         ),
         Mistake(
-            "The ranks' tensors are joined end to end in one dimension: torch.stack adds a new "
-            "dimension, torch.cat does not.",
-            when=_on_rank_0(torch.cat),
+            "The first and the last rank are not neighbours: the signal has a 0 at both ends.",
+            when=_gives(lambda xs, r: _with_halo(xs, r, ring=True)),
         ),
         Mistake(
-            "The rows of the other ranks are all the same: every message was received into the "
-            "same tensor. Use a separate tensor for each row, or copy after each recv.",
-            when=_same_rows,
-        ),
-        Mistake(
-            "Rank 0's own row is missing: no rank sends it, so write it yourself.",
-            when=_lacks_its_own,
-        ),
-        Mistake(
-            "A row holds numbers that no rank passed to collect: it was read before its message "
-            "had arrived. Wait for every irecv.",
+            "A message was not complete when the function returned: wait for every Work, of sends "
+            "and of receives.",
             when=_too_early,
         ),
         Mistake(
-            "The rows are right, but some ranks send several messages: send the whole tensor in "
-            "one.",
+            "Ranks still wait for each other. Go through the report cut by cut: which call does "
+            "each of the two neighbours make first, and do these calls match?",
+            stuck=r"Deadlock: ranks? ",
+        ),
+        Mistake(
+            "The result is right, but some ranks send more than two messages: one number to each "
+            "neighbour is enough.",
             missed="messages sent",
         ),
     ),
     hints=(
-        "Rank 0 has its own row and receives n - 1 others. The other ranks send once.",
-        "Without a source, recv takes the message that comes first and returns the sender's rank, "
-        "which is the row's number. Or receive from one source after the other.",
-        "recv can fill a row of a larger tensor, rows[source], as long as that tensor has the "
-        "shape (world_size, *x.shape) and the dtype of x.",
+        "Look at one cut, between ranks 0 and 1. Which of the two calls does each of them make "
+        "first?",
+        "At each cut, the lower rank is in its second block and the upper rank in its first. One "
+        "of these two blocks has to begin with the other call.",
+        "If the lower rank receives first, rank 1 can send to rank 0 and go on to its second "
+        "block. That frees rank 2, and so on along the chain.",
     ),
 )
