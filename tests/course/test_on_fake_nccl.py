@@ -48,13 +48,16 @@ del _startup
 """
 
 BEHIND = "the fake NCCL waits where a tensor is used next; a GPU would queue that, up to the end"
+BUFFERED = "tensors on the CPU go by gloo; the fake NCCL buffers such small messages"
 #: Executes a notebook.
 Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
 OTHERWISE: dict[str, dict[str, str]] = {
     "00_start_here": {"1bfc2303": BEHIND},
     "01_point_to_point": {
-        "h5n06b00": "tensors on the CPU go by gloo; the fake NCCL buffers such small messages"
+        "h5n06b00": BUFFERED,
+        "dec81934": BUFFERED,
+        "01victim": BUFFERED,
     },
     "24_collectives_in_depth": {
         "5d1c0b7a": "the fake NCCL waits wherever a tensor is looked at; NCCL's stream would not"
