@@ -15,8 +15,6 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.conftest import descendants
-
 #: Of x86-64: how an idle rank waits for its next cell (epoll_wait, poll, epoll_pwait).
 IDLE = {"232", "7", "281"}
 #: Seconds for one process: the debugger reads all of torch's symbols.
@@ -52,7 +50,8 @@ def blocked_ranks() -> str:
     """Return where the processes below this one hang that do; "" if none does, or without gdb."""
     if shutil.which("gdb") is None:
         return ""
-    blocked = [process.pid for process in descendants() if is_blocked(process)]
+    below = psutil.Process().children(recursive=True)
+    blocked = [process.pid for process in below if is_blocked(process)]
     return "\n".join(f"process {pid}:{native(pid)}" for pid in blocked)
 
 
