@@ -112,6 +112,13 @@ class Comparison:
         pairs = zip(names, self.parts.values(), strict=True)
         return [(name, part) for name, part in pairs if not part.equal]
 
+    def texts(self, labels: Sequence[str]) -> list[tuple[str, Comparison]]:
+        """Return the parts of two lists of texts with their labels; none of anything else."""
+        pairs = list(self.parts.values()) if are_lists(self.yours, self.expected) else []
+        if len(labels) != len(pairs) or not all(isinstance(p.expected, str) for p in pairs):
+            return []
+        return list(zip(labels, pairs, strict=True))
+
     def leaves(self, path: str = "") -> list[tuple[str, Comparison]]:
         """Return the innermost parts that differ, each with its place: ``"[3]['loss']"``."""
         if self.equal:

@@ -85,8 +85,12 @@ def _values(result: Result) -> list[str]:
 
 def rows(pair: Comparison, labels: Sequence[str] = ()) -> tuple[Row, ...]:
     """Return one row for the whole of a right or short value, else one for each entry that differs:
-    ``labels`` say what the items of a list are, if it has as many."""
+    ``labels`` say what the items of a list are, if it has as many. A right list of texts that is
+    too long for a row has one for each text."""
     if pair.equal:
+        texts = pair.texts(labels)
+        if texts and len(_text(pair.expected)) > LONGEST:
+            return tuple((name, _text(p.yours), _text(p.expected), GOOD) for name, p in texts)
         return (("", describe(pair.yours), describe(pair.expected), GOOD),)
     found = pair.entries(labels)
     if not found:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labkit.course.compare import Comparison
-from labkit.course.report import BAD, LONGEST, MOST, Row, describe
+from labkit.course.report import BAD, GOOD, LONGEST, MOST, Row, describe
 from labkit.course.report import rows as rows_of
 
 
@@ -28,6 +28,15 @@ def test_of_a_long_one_the_parts_are_shown_that_differ() -> None:
     many = rows([0] * 200, list(range(200)))
     assert len(many) == MOST + 1
     assert many[-1][:2] == ("…", "193 more differ")
+
+
+def test_a_right_list_of_texts_that_is_too_long_has_a_row_for_each() -> None:
+    texts = ["a" * 50, "b" * 50, "c" * 70]
+    names = ("first", "second", "third")
+    shown = rows_of(Comparison(texts, texts), names)
+    assert shown == tuple((n, repr(t), repr(t), GOOD) for n, t in zip(names, texts, strict=True))
+    for short in (texts[:2], [1] * 100):  # fits a row; no texts
+        assert len(rows_of(Comparison(short, short), names[: len(short)])) == 1
 
 
 @pytest.mark.parametrize("place", [0, 100, 390])
