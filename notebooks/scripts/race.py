@@ -1,7 +1,8 @@
 """Race all-reduces against each other, by rules that are fixed before the start.
 
-Who adds wrongly is not timed. One call warms up. The contenders take turns, so that a busy moment
-of the machine hits all of them; the slowest rank of each turn counts, and every turn is returned.
+A function with a wrong sum is not timed. One call warms up. The contenders take turns, so that a
+busy moment of the machine hits all of them; the slowest rank of each turn counts, and every turn is
+returned.
 
 A contender is a function ``f(x, n)`` that all n ranks of a group call. It returns the sum of their
 ``x``, or leaves it in ``x`` and returns None.
@@ -63,7 +64,7 @@ def seconds(function: Contender, x: torch.Tensor, group: dist.ProcessGroup | Non
 def adds_up(
     contender: Contender, device: torch.device, group: dist.ProcessGroup | None = None
 ) -> bool:
-    """Tell whether a contender's sum is right on every rank of the group."""
+    """Return whether a contender's sum is right on every rank of the group."""
     expected = torch.arange(1000.0, device=device) * (dist.get_rank(group) + 1)
     mine = expected.clone()
     total = contender(mine, dist.get_world_size(group))

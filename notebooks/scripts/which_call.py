@@ -1,4 +1,4 @@
-"""Make six collectives on all ranks and keep what each rank held, for exercise 02-1.
+"""Call six collectives on all ranks and keep what each rank held, for exercise 02-1.
 
 Name the calls before you read on: the pictures are all that you need.
 """

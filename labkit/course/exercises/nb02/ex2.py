@@ -17,11 +17,17 @@ CALLS = range(len(LENGTHS))
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
     """Average samples whose number differs from rank to rank, once with none on some rank."""
-    return [number(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
+    return [_rounded(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number with the digits that float32 has, anything else as it is."""
+    value = number(value)
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def expected(world_size: int) -> list[list[float]]:
-    return [[_all(call, world_size).mean().item() for call in CALLS]] * world_size
+    return [[_rounded(_all(call, world_size).mean()) for call in CALLS]] * world_size
 
 
 def _all(call: int, n: int) -> torch.Tensor:
@@ -54,8 +60,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "That is the mean of the ranks' means: a rank with two samples counts as much as a "
-            "rank with five, and a rank with none has no mean. Add up the samples, and add "
-            "up their counts.",
+            "rank with five, and a rank with none has no mean. Sum the samples, and sum their "
+            "counts.",
             when=_each(lambda call, rank, n: _means(call, n).mean())
             | _each(lambda call, rank, n: _means(call, n).nan_to_num().mean()),
         ),
@@ -66,13 +72,13 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Each rank divides the sum by its own number of samples times the number of ranks. "
-            "That is the number of all samples only if every rank has the same number; let the "
-            "ranks add up their counts too.",
+            "That is the number of all samples only if every rank has the same number; sum the "
+            "ranks' counts too.",
             when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank) / n),
         ),
         Mistake(
-            "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
-            "add up their counts too.",
+            "Each rank divides the sum over all ranks by its own number of samples; sum the ranks' "
+            "counts too.",
             when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank)),
         ),
         Mistake(
