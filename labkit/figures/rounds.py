@@ -126,7 +126,7 @@ def against_prediction(
     ylabel: str = "time per call (seconds)",
     how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
-    """Draw measured times against size, with what was predicted for them.
+    """Draw measured times against size, or against a number, with what was predicted for them.
 
     Points stand at the medians, with a line from the fastest to the slowest round; both axes are
     logarithmic. The text holds no measured number.
@@ -134,13 +134,14 @@ def against_prediction(
     Parameters
     ----------
     sizes
-        Bytes of the tensor, or of what ``xlabel`` names.
+        Bytes of the tensor, or what ``xlabel`` names: bytes if it ends with "(bytes)", numbers if
+        not.
     seconds
         By name, for each size, the seconds of each round.
     predicted
         By name, the predicted seconds for each size; None where there is no prediction.
     xlabel, ylabel
-        What has these bytes, and what takes this time, with their units.
+        What has these sizes, and what takes this time, with their units.
 
     Examples
     --------
@@ -158,13 +159,15 @@ def against_prediction(
             draw_rounds(axes, sizes, seconds[name], name, colour, marker=marker, linestyle="")
     style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
     seconds_ticks(axes)
-    bytes_ticks(axes)
+    if xlabel.endswith("(bytes)"):
+        bytes_ticks(axes)
+        over = f"for {len(sizes)} sizes from {byte_range(sizes)}"
+    else:
+        number_ticks(axes, sizes)
+        over = f"against {xlabel}: {', '.join(f'{size:g}' for size in sizes)}"
     if seconds:
         style_legend(axes, loc="best")
-    text = (
-        f"Time of {' and of '.join(names)}, measured and predicted, for {len(sizes)} sizes from "
-        f"{byte_range(sizes)}."
-    )
+    text = f"Time of {' and of '.join(names)}, measured and predicted, {over}."
     return Picture(figure, titled(title, text), how_to_read)
 
 

@@ -136,3 +136,11 @@ def test_times_are_medians_with_their_ends_and_bytes_as_given(drawn):
     (spread,) = left.collections
     assert [path.vertices[:, 1].tolist() for path in spread.get_paths()] == [[0.1, 0.1], [0.1, 0.3]]
     assert [list(line.get_ydata()) for line in right.lines] == [[1987.0]]
+
+
+def test_a_prediction_may_be_against_a_number(drawn):
+    times, predicted = {"overlapped": MINE}, {"overlapped": [1e-4, 2e-4, 3e-3]}
+    found = against_prediction([1, 4, 32], times, predicted, xlabel="number of buckets")
+    assert found.text.splitlines()[0].endswith("against number of buckets: 1, 4, 32.")
+    ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
+    assert ticks == ["1", "4", "32"]
