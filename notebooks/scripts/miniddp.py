@@ -4,7 +4,7 @@ device = join_group()  # under torchrun
 model = DDP(make_model().to(device))
 ...
 loss.backward()  # buckets are averaged meanwhile
-model.finish()  # every .grad is the mean over the ranks
+model.finish()  # once after each backward(); every .grad is the mean over the ranks
 optimizer.step()
 """
 
@@ -29,7 +29,7 @@ def join_group() -> torch.device:
 
 
 def async_all_reduce(x: torch.Tensor) -> dist.Work:
-    """Start to add x up over the ranks; return something to wait for."""
+    """Start an all-reduce of x; return its handle."""
     return dist.all_reduce(x, async_op=True)
 
 
@@ -37,7 +37,7 @@ class DDP(nn.Module):
     """Average the gradients of a module over all ranks while backward() computes them.
 
     Every parameter has to get a gradient in each step. ``all_reduce`` can be another function that
-    works as ``async_all_reduce`` does, such as that of a pretended link.
+    works as ``async_all_reduce`` does, such as the method of a pretended link.
     """
 
     def __init__(
@@ -61,6 +61,8 @@ class DDP(nn.Module):
 
     def _on_gradient(self, p: nn.Parameter) -> None:
         """Start every bucket whose turn it is, in the same order on every rank."""
+        if p in self.ready:
+            raise RuntimeError("backward() ran twice without finish(): averages would be lost")
         self.ready.add(p)
         while len(self.started) < len(self.buckets):
             bucket = self.buckets[len(self.started)]
@@ -71,6 +73,8 @@ class DDP(nn.Module):
 
     def finish(self) -> None:
         """Wait for the averages, and copy them back into the gradients."""
+        if len(self.started) < len(self.buckets):
+            raise RuntimeError("a parameter has no gradient, so its bucket was never started")
         for bucket, (flat, work) in zip(self.buckets, self.started, strict=True):
             work.wait()
             for p, piece in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
