@@ -23,20 +23,21 @@ CASES = (
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES]
+    seconds = [answer(*case) for case in CASES]
+    return [round(each, 9) if isinstance(each, float) else each for each in seconds]
 
 
 def end_of_step(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
     """Return when the last all-reduce ends: follow the buckets one by one."""
     end = 0.0
     for k in range(buckets):
-        full = compute * (k + 1) / buckets
-        end = max(end, full) + alpha + beta * size / buckets
+        ready = compute * (k + 1) / buckets
+        end = max(end, ready) + alpha + beta * size / buckets
     return end
 
 
 def expected() -> list[float]:
-    return [end_of_step(*case) for case in CASES]
+    return [round(end_of_step(*case), 9) for case in CASES]
 
 
 def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
@@ -61,7 +62,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
-            "soon as the bucket is full and the call before has ended.",
+            "soon as the bucket is ready and the previous call has ended.",
             when=_by(lambda t, s, b, x, y: t + b * x + s * y),
         ),
         Mistake(
@@ -71,7 +72,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "This assumes that the calls queue from the first bucket on. If a call takes less "
-            "time than the gradients of a bucket, it waits for the next bucket to be full.",
+            "time than the gradients of a bucket, it waits for the next bucket to be ready.",
             when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
         ),
         Mistake(
@@ -84,15 +85,15 @@ EXERCISE = Exercise(
             when=_by(lambda t, s, b, x, y: end_of_step(t, s, b, x, y) - t),
         ),
         Mistake(
-            "You take the longer of computing and sending. But the first bucket is full only after "
-            "compute / buckets, and the last one is sent after all computing.",
+            "You take the longer of computing and sending. But the first bucket is ready only "
+            "after compute / buckets, and the last one is sent after all computing.",
             when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
         ),
     ),
     hints=(
         "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
         "one after the other. None starts before its mark.",
-        "Either a call is over before the next bucket is full: then only the last call lasts "
+        "Either a call is over before the next bucket is ready: then only the last call lasts "
         "longer than backward(). Or it is not: then all calls follow each other without a gap, "
         "from the first mark on.",
         "With the time of one call, both cases are simple sums. The calls can only be late, so the "

@@ -120,7 +120,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Nothing is started before backward() has ended: give every parameter a hook, which "
-            "calls start as soon as a bucket is full.",
+            "calls start as soon as a bucket is ready.",
             when=every_rank(lambda mine, its: mine[2] == [0, 0] and mine[1] in ([], BYTES)),
         ),
         Mistake(
@@ -137,15 +137,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The gradients are wrong where ranks have them in different orders: each rank started "
-            "its buckets in the order in which they were full, and the n-th call of one rank is "
+            "its buckets in the order in which they were ready, and the n-th call of one rank is "
             "matched with the n-th call of another. Start them in one fixed order: bucket k only "
             "after bucket k - 1.",
             when=_pair(OTHER, AGAIN, SUM),
         ),
         Mistake(
-            "A full bucket is never started on some rank. One gradient can complete the bucket "
-            "whose turn it is while buckets behind it are full already: after each gradient, start "
-            "as many buckets as possible.",
+            "A ready bucket is never started on some rank. One gradient can complete the bucket "
+            "whose turn it is while the buckets after it are ready already: after each gradient, "
+            "start as many buckets as possible.",
             when=_pair(OWN, OTHER),
             stuck=r"which ha(?:s|ve) (?:ended|finished)",
         ),
