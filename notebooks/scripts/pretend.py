@@ -77,10 +77,6 @@ class Link:
         """Add x up over the ranks, after the transfers before; return without waiting."""
         return Work(self.queue.submit(self._all_reduce, x, gpu.now()))
 
-    def carry(self, nbytes: int) -> None:
-        """Hold the link, after the transfers before, as long as so many bytes take."""
-        self.queue.submit(time.sleep, self.alpha + self.beta * nbytes).result()
-
     def _all_reduce(self, x: torch.Tensor, ready: float) -> float:
         begin = x.new_tensor(max(ready, self.free), dtype=torch.float64)
         dist.all_reduce(begin, dist.ReduceOp.MAX, self.group)  # when the last rank is ready

@@ -40,7 +40,8 @@ def native(pid: int) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    begun = done.stdout[done.stdout.find("\nThread ") :]
+    _, thread, rest = done.stdout.partition("\nThread ")
+    begun = f"{thread.lstrip()}{rest}" or done.stderr
     short = re.sub(r"0x[0-9a-f]{8,} in | from /\S+/(?=[^/\s]+$)", "", begun, flags=re.MULTILINE)
     lines = [line[:160] for line in short.splitlines()]
     return "\n".join(lines[-MOST:])  # the main thread is the last
@@ -52,7 +53,7 @@ def blocked_ranks() -> str:
         return ""
     below = psutil.Process().children(recursive=True)
     blocked = [process.pid for process in below if is_blocked(process)]
-    return "\n".join(f"process {pid}:{native(pid)}" for pid in blocked)
+    return "\n".join(f"process {pid}:\n{native(pid)}" for pid in blocked)
 
 
 @pytest.hookimpl(wrapper=True)
