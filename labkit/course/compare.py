@@ -103,21 +103,17 @@ class Comparison:
         missing = any(MISSING is v for part in parts.values() for v in (part.yours, part.expected))
         return {} if shapes[0] != shapes[1] or missing else parts
 
-    def entries(self, labels: Sequence[str]) -> list[tuple[str, Comparison]]:
-        """Return the parts that differ with their names: the keys of a dict, or the labels of a
-        list of as many items; none if they have no names."""
+    def named(self, labels: Sequence[str]) -> list[tuple[str, Comparison]]:
+        """Return the parts with their names: the keys of a dict, or the labels of a list of as many
+        items; none if they have no names."""
         names = list(map(str, self.parts)) if isinstance(self.expected, Mapping) else labels
         if not isinstance(self.expected, Mapping | list | tuple) or len(names) != len(self.parts):
             return []
-        pairs = zip(names, self.parts.values(), strict=True)
-        return [(name, part) for name, part in pairs if not part.equal]
+        return list(zip(names, self.parts.values(), strict=True))
 
-    def texts(self, labels: Sequence[str]) -> list[tuple[str, Comparison]]:
-        """Return the parts of two lists of texts with their labels; none of anything else."""
-        pairs = list(self.parts.values()) if are_lists(self.yours, self.expected) else []
-        if len(labels) != len(pairs) or not all(isinstance(p.expected, str) for p in pairs):
-            return []
-        return list(zip(labels, pairs, strict=True))
+    def entries(self, labels: Sequence[str]) -> list[tuple[str, Comparison]]:
+        """Return the named parts that differ."""
+        return [(name, part) for name, part in self.named(labels) if not part.equal]
 
     def leaves(self, path: str = "") -> list[tuple[str, Comparison]]:
         """Return the innermost parts that differ, each with its place: ``"[3]['loss']"``."""

@@ -23,6 +23,8 @@ from .verdict import Verdict
 LONGEST = 160
 #: Rows of one rank.
 MOST = 6
+#: Characters of an entry that has room on one line, yours beside expected.
+COLUMN = 40
 #: What a row is about, "" for all of it, then yours, expected and the mark.
 Row = tuple[str, str, str, str]
 GOOD, BAD = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"
@@ -85,12 +87,15 @@ def _values(result: Result) -> list[str]:
 
 def rows(pair: Comparison, labels: Sequence[str] = ()) -> tuple[Row, ...]:
     """Return one row for the whole of a right or short value, else one for each entry that differs:
-    ``labels`` say what the items of a list are, if it has as many. A right list of texts that is
-    too long for a row has one for each text."""
+    ``labels`` say what the items of a list are, if it has as many. A right value that is too long
+    for a row has one for each entry, if these are few and short."""
     if pair.equal:
-        texts = pair.texts(labels)
-        if texts and len(_text(pair.expected)) > LONGEST:
-            return tuple((name, _text(p.yours), _text(p.expected), GOOD) for name, p in texts)
+        named = pair.named(labels)
+        few_and_short = len(named) <= MOST and all(
+            len(_text(part.expected)) <= COLUMN for _, part in named
+        )
+        if len(_text(pair.expected)) > LONGEST and named and few_and_short:
+            return tuple((what, _text(p.yours), _text(p.expected), GOOD) for what, p in named)
         return (("", describe(pair.yours), describe(pair.expected), GOOD),)
     found = pair.entries(labels)
     if not found:

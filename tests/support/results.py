@@ -26,7 +26,6 @@ import torch
 
 from labkit.course import check
 from labkit.course.exercise import Exercise, Failed
-from labkit.course.exercises.nb02 import ex1 as pictures
 from labkit.course.exercises.nb09 import own_script
 from labkit.course.exercises.nb19 import batch
 from labkit.course.judge import Result, Verdict
@@ -152,7 +151,6 @@ CODECS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     Unusable: (_values, lambda plain: Unusable(*plain)),
     own_script.Said: (str, own_script.Said),
     batch.Said: (str, batch.Said),
-    pictures.Shown: (lambda shown: [str(shown), shown.name], lambda plain: pictures.Shown(*plain)),
 }
 
 

@@ -30,13 +30,21 @@ def test_of_a_long_one_the_parts_are_shown_that_differ() -> None:
     assert many[-1][:2] == ("…", "193 more differ")
 
 
-def test_a_right_list_of_texts_that_is_too_long_has_a_row_for_each() -> None:
-    texts = ["a" * 50, "b" * 50, "c" * 70]
-    names = ("first", "second", "third")
-    shown = rows_of(Comparison(texts, texts), names)
-    assert shown == tuple((n, repr(t), repr(t), GOOD) for n, t in zip(names, texts, strict=True))
-    for short in (texts[:2], [1] * 100):  # fits a row; no texts
-        assert len(rows_of(Comparison(short, short), names[: len(short)])) == 1
+def test_a_right_value_that_is_too_long_has_a_row_for_each_short_entry() -> None:
+    values = ["a" * 38, [0.5] * 8, "b" * 38, 12345, "c" * 38]
+    names = ("first", "second", "third", "fourth", "fifth")
+    each = tuple((n, repr(v), repr(v), GOOD) for n, v in zip(names, values, strict=True))
+    assert rows_of(Comparison(values, values), names) == each
+    by_key = dict(zip(names, values, strict=True))
+    assert rows_of(Comparison(by_key, by_key)) == each
+    short, long, many = values[1:4], [*values[:4], "c" * 50], ["a" * 30] * (MOST + 1)
+    for right, labels in (
+        (short, names[:3]),
+        (long, names),
+        (values, ()),
+        (many, tuple("abcdefg")),
+    ):
+        assert len(rows_of(Comparison(right, right), labels)) == 1
 
 
 @pytest.mark.parametrize("place", [0, 100, 390])

@@ -30,41 +30,22 @@ CALLS = {
 NO_ANSWER, NO_CALL = "no answer", "not one of the eight calls"
 
 
-class Shown(str):
-    """What the picture of a call shows. It is written as the name of the call, if that is given."""
-
-    def __new__(cls, shows: str, name: str = "") -> Shown:
-        shown = super().__new__(cls, shows)
-        shown.name = name
-        return shown
-
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name or str(self)
-
-    def __reduce__(self) -> tuple[type[Shown], tuple[str, str]]:
-        return Shown, (str(self), self.name)
-
-
-def _shown(name: Any) -> Shown:
-    """Return what a call shows by its name, before which ``dist.`` is fine."""
-    call = str(name).strip().removeprefix("dist.").removesuffix("()")
-    return Shown(SHOWS.get(call, NO_CALL), str(name))
+def _shows(name: Any) -> str:
+    """Return what the picture of a call shows; ``dist.`` before its name is fine."""
+    return SHOWS.get(str(name).strip().removeprefix("dist.").removesuffix("()"), NO_CALL)
 
 
 def trial(answer: Callable[[], Mapping[str, str]], here: Here) -> Any:
-    """Return what the named calls would show, in the order of the letters; what is no dict, as it
-    is."""
+    """Return what the named calls would show, by letter; what is no dict, as it is."""
     given = answer()
     if not isinstance(given, Mapping):
         return given
     named = {str(letter).upper(): name for letter, name in given.items()}
-    return [_shown(named[letter]) if letter in named else Shown(NO_ANSWER) for letter in CALLS]
+    return [_shows(named[letter]) if letter in named else NO_ANSWER for letter in CALLS]
 
 
-def expected() -> list[Shown]:
-    return [Shown(SHOWS[name]) for name in CALLS.values()]
+def expected() -> list[str]:
+    return [SHOWS[name] for name in CALLS.values()]
 
 
 def _taken_for(*pairs: tuple[str, str]) -> Predicate:
