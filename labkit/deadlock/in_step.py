@@ -55,6 +55,11 @@ def _made_as_many_groups(samples: Mapping[int, Sample]) -> bool:
     Groups that only their members make (``use_local_synchronization``) have a hash for a name, and
     are counted on their members, or nowhere, as the version of torch will.
     """
-    if any(not name.isdigit() for sample in samples.values() for name, _ in sample.groups):
-        return True
-    return len({sample.made for sample in samples.values()}) <= 1
+    alone = {
+        rank: sum(not name.isdigit() for name, _ in sample.groups)
+        for rank, sample in samples.items()
+    }
+    return any(
+        len({sample.made - less[rank] for rank, sample in samples.items()}) <= 1
+        for less in (dict.fromkeys(samples, 0), alone)
+    )

@@ -54,3 +54,11 @@ def test_groups_that_their_members_make_alone_are_not_counted_against_the_others
     alone = ("c0a18d8a1bf6f2a3", (0, 1))
     inside = Sample(0, "idle", groups={alone: Group(alone, 0, {}, {}, 0)}, made=2)
     assert in_step({0: inside, 1: inside, 2: Sample(2, "idle", made=1)})
+
+
+def test_groups_that_their_members_make_alone_hide_no_other_that_one_rank_lacks():
+    """Checks of one lab leave such groups behind, as meshes do; one was then stopped midway."""
+    alone = ("c0a18d8a1bf6f2a3", (0, 1))
+    groups = {alone: Group(alone, 0, {}, {}, 0)}
+    first, second = (Sample(rank, "idle", groups=groups, made=3 + rank) for rank in (0, 1))
+    assert not in_step({0: first, 1: second})
