@@ -19,10 +19,16 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /
 
 
 def compute(seconds):
-    """Keep the processor busy in C, without the interpreter's lock."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    """Compute in C, without the interpreter's lock, until its thread has had so much CPU time."""
+    deadline = time.thread_time() + seconds
+    while time.thread_time() < deadline:
         hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)  # about 5 ms
+
+
+def clock_of(ident):
+    """Return a function that tells for how many seconds a thread has had a processor."""
+    clock = time.pthread_getcpuclockid(ident)
+    return lambda: time.clock_gettime(clock)
 
 
 def beside(look):
@@ -45,6 +51,18 @@ def pairs(seconds=3.0):
         before = now
 
 
+def pairs_while(computes, number=5):
+    """Read the clock again each time a thread has had a processor for 20 ms, by its own clock."""
+    before = os_threads.read()
+    for _ in range(number):
+        deadline = computes() + 0.02
+        while computes() < deadline:
+            time.sleep(0.001)
+        now = os_threads.read()
+        yield before, now
+        before = now
+
+
 class Foreign:
     """A busy thread that is none of Python's, as gloo's and OpenMP's are."""
 
@@ -59,6 +77,7 @@ class Foreign:
 
         def run():
             self.task = f"/proc/self/task/{threading.get_native_id()}"
+            self.clock = clock_of(threading.get_ident())
             with open(f"{self.task}/comm", "w") as file:
                 file.write(self.name)
             started.set()
@@ -91,7 +110,8 @@ def test_the_clock_moves_while_the_main_thread_computes():
 @linux
 def test_a_busy_main_thread_is_never_still():
     seen = []
-    thread = threading.Thread(target=lambda: seen.extend(pairs(0.2)))
+    clock = clock_of(threading.main_thread().ident)
+    thread = threading.Thread(target=lambda: seen.extend(pairs_while(clock)))
     thread.start()
     while thread.is_alive():
         compute(0.02)
@@ -113,8 +133,8 @@ def test_the_time_of_another_python_thread_does_not_count():
 
 @linux
 def test_the_time_of_a_foreign_thread_counts():
-    with Foreign():
-        seen = beside(lambda: list(pairs(0.2)))
+    with Foreign() as foreign:
+        seen = beside(lambda: list(pairs_while(foreign.clock)))
     assert seen
     assert not any(stood_still(*pair) for pair in seen)
     assert seen[-1][1].others - seen[0][0].others > 10_000_000
