@@ -12,7 +12,7 @@ def in_step(samples: Mapping[int, Sample]) -> bool:
     """Return whether idle ranks have made the same calls, with none of them under way.
 
     Equal numbers of collectives in each group, as many receives as sends between any two, and as
-    many groups made: torch names the next one after their number.
+    many groups made: torch names the next one after their number. None may still be connected.
     """
     issued: dict[GroupKey, set[tuple[int, int]]] = {}
     for sample in samples.values():
@@ -23,6 +23,7 @@ def in_step(samples: Mapping[int, Sample]) -> bool:
     return (
         len({sample.joined for sample in samples.values()}) <= 1
         and _made_as_many_groups(samples)
+        and not any(sample.connecting for sample in samples.values())
         and all(len(seen) == 1 for seen in issued.values())
         and not unmatched(samples)
     )

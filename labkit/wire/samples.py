@@ -160,6 +160,7 @@ class Sample:
     #: of the calls that waited last: "In[7], line 3" and the group's name
     places: frozenset[tuple[str, str]] = frozenset()
     made: int = 0  #: groups made so far
+    connecting: bool = False  #: a group is being made, or was given up and torch still makes it
     joined: bool = True  #: init_process_group has returned
     issuers: tuple[Issuer, ...] = ()  #: what else may issue calls
     doubts: tuple[str, ...] = ()  #: what labkit cannot see there at all: nothing is proved

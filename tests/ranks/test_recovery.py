@@ -102,6 +102,31 @@ def test_an_interrupt_between_two_collectives_leaves_the_ranks_in_step(lab):
 IN_C = busy_with({0: "waiting", 1: "waiting", 2: "waiting", 3: "no answer"})
 
 
+#: Rank 1 is late, and the others look for its address.
+LATE_GROUP = """
+from torch.distributed import ProcessGroupGloo
+connect = ProcessGroupGloo.__init__
+def late(*given, **named):
+    import time
+    time.sleep(1000)
+if rank == 1:
+    ProcessGroupGloo.__init__ = late
+try:
+    dist.new_group()
+finally:
+    ProcessGroupGloo.__init__ = connect
+"""
+
+
+def test_a_group_that_is_still_connected_does_not_block_the_next(lab):
+    """A rank that was interrupted meanwhile goes on, and holds its connection with the store."""
+    three = busy_with({0: "waiting", 2: "waiting", 3: "waiting"}, {1: "time.sleep"})
+    interrupted(lab, LATE_GROUP, three)
+    run(lab, "group = dist.new_group()\ndist.barrier(group)")
+    usable(lab)
+    keeps_marks(lab, [0, 1, 2, 3])
+
+
 def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     code = "if rank == 3:\n    sum(range(10**10))\ndist.barrier()"
     finished = interrupted(lab, code, IN_C)

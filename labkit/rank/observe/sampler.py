@@ -31,8 +31,8 @@ from .. import (
     tracebacks,
     user_input,
 )
+from ..torch_internals import connecting, groups, names
 from ..torch_internals import frames as torch_frames
-from ..torch_internals import groups, names
 from . import (
     blocked_call,
     device,
@@ -274,6 +274,7 @@ class Sampler:
             groups=flight_recorder.groups(),
             places=_places(),
             made=groups.count_made(),
+            connecting=connecting.is_under_way(),
             joined=joined,
             issuers=others,
             doubts=names.blindness(),

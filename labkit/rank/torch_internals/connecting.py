@@ -13,12 +13,15 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 import torch.distributed as dist
 
 _original: Callable[..., None] | None = None
-#: Of each constructor that runs: gets None when it has returned, or its error.
+#: Of each constructor that is waited for: gets None when it has returned, or its error.
 _attempts: list[queue.SimpleQueue[BaseException | None]] = []
+#: The threads in which constructors run, or ran.
+_threads: WeakSet[threading.Thread] = WeakSet()
 
 
 def install() -> None:
@@ -43,7 +46,9 @@ def connect(self: Any, *given: Any, **named: Any) -> None:
         else:
             ended.put(None)
 
-    threading.Thread(target=run, name="labkit connections", daemon=True).start()
+    thread = threading.Thread(target=run, name="labkit connections", daemon=True)
+    _threads.add(thread)
+    thread.start()
     _attempts.append(ended)
     try:
         error = ended.get()
@@ -64,6 +69,15 @@ def cancel() -> int:
             dist.DistNetworkError("Connection closed: labkit ended the search for the other ranks.")
         )
     return len(found)
+
+
+def is_under_way() -> bool:
+    """Return whether a constructor runs, which need not be waited for any more.
+
+    One that was interrupted goes on: it waits for addresses of the other ranks, and holds the lock
+    of the store that this rank's next group needs.
+    """
+    return any(thread.is_alive() for thread in list(_threads))
 
 
 def behind(frame: FrameType) -> FrameType:

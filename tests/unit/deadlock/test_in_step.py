@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labkit.deadlock.in_step import in_step
@@ -42,6 +44,10 @@ CASES = {
 def test_step(name):
     first, second, expected = CASES[name]
     assert in_step({0: first, 1: second}) is expected
+
+
+def test_ranks_of_which_one_still_connects_a_group_are_not_in_step():
+    assert not in_step({0: rank(), 1: replace(rank(), connecting=True)})
 
 
 def test_groups_that_only_some_are_in_do_not_put_others_out_of_step():
