@@ -28,6 +28,8 @@ from labkit.course.edition import delivered, has_solution, solved, stub
 #: The first of as many numbers of the 256 colours of terminals as ranks have colours: the style
 #: sheet defines what they look like on light and on dark pages. MyST-NB knows no other colours.
 FIRST_COLOUR = 200
+#: What a figure may be stored as.
+FIGURES = {"image/png", "image/svg+xml"}
 RGB = {
     ";".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5)): FIRST_COLOUR + number
     for number, colour in enumerate(RANK_COLOURS)
@@ -104,11 +106,12 @@ def _folded(cell: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _alt(output: dict[str, Any]) -> dict[str, str]:
     """Return the alt text of a figure by its checksum, which is what MyST-NB names its file."""
-    image = output.get("data", {}).get("image/png")
-    if image is None:
-        return {}
-    name = sha256(b64decode("".join(image))).hexdigest()
-    return {name: output["metadata"]["image/png"]["alt"]}
+    data, told = output.get("data", {}), {}
+    for kind in FIGURES & data.keys():
+        text = "".join(data[kind])
+        content = b64decode(text) if kind == "image/png" else text.encode()
+        told[sha256(content).hexdigest()] = output["metadata"][kind]["alt"]
+    return told
 
 
 def _colour(output: dict[str, Any]) -> None:

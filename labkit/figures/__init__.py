@@ -26,6 +26,7 @@ from .lessons import (
     written_by,
 )
 from .lines import bandwidth, by_ranks, message_cost, scaling
+from .message_rounds import message_rounds
 from .picture import Picture
 from .progress import class_progress
 from .ring import ring_strip
@@ -56,6 +57,7 @@ __all__ = [
     "lost_time",
     "memory",
     "message_cost",
+    "message_rounds",
     "new_figure",
     "nodes",
     "over_a_step",

@@ -40,6 +40,9 @@ class Picture:
         varies from run to run.
     how_to_read
         One sentence that says how to read the figure; drawn under it, and the end of the text.
+    film
+        An SVG that plays what the figure shows standing still, "" for none. A front end that shows
+        no SVG, as JupyterLab does in a notebook that it does not trust, shows the figure.
 
     Attributes
     ----------
@@ -64,10 +67,10 @@ class Picture:
     A bar is one rank.
     """
 
-    def __init__(self, figure: Figure, text: str, how_to_read: str = "") -> None:
+    def __init__(self, figure: Figure, text: str, how_to_read: str = "", *, film: str = "") -> None:
         self.png, self.width = _render(figure, how_to_read)
         self.text = f"{text}\n{how_to_read}" if how_to_read else text
-        self._figure, self._note = figure, how_to_read
+        self._figure, self._note, self._film = figure, how_to_read, film
 
     def save(self, path: str | Path) -> None:
         """Write the image as a file, whole or not at all; its folder is made if there is none.
@@ -109,8 +112,11 @@ class Picture:
         return self.text
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        data = {"image/png": self.png, "text/plain": self.text}
-        return data, {"image/png": {"alt": self.text, "width": self.width}}
+        data: dict[str, Any] = {"image/png": self.png, "text/plain": self.text}
+        told: dict[str, Any] = {"image/png": {"alt": self.text, "width": self.width}}
+        if self._film:
+            data["image/svg+xml"], told["image/svg+xml"] = self._film, {"alt": self.text}
+        return data, told
 
 
 def write(path: str | Path, content: bytes) -> None:

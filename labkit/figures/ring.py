@@ -9,6 +9,7 @@ from ..base.errors import UsageError
 from ..base.rank_names import fold, label, rank_colour
 from .chunks import Parts, Step, follow_chunks
 from .drawings import Sheet
+from .film import write_film
 from .picture import Picture
 from .style import INK, NOTE_SIZE, SOFT_INK, ink_of
 from .values import text_width
@@ -45,6 +46,10 @@ def ring_strip(
 ) -> Picture:
     """Draw what every rank held before and after each step of a ring, and what was sent.
 
+    Steps are counted from 0. They play one after the other where a front end shows SVG, as
+    JupyterLab does in a notebook that it trusts; elsewhere, and for readers who ask for less
+    motion, all of them stand beside each other.
+
     Each step is a table, with a row per rank and a column per chunk. The darker a chunk, the more
     ranks' values are in it, up to the complete sum. A dashed frame is around a chunk that was sent
     in this step, a solid one around the chunk that arrived, and an arrow leads from one to the
@@ -71,8 +76,8 @@ def ring_strip(
     >>> picture = labkit.figures.ring_strip(states, [(0, 1), (1, 0), (0, 1), (1, 0)])
     >>> print(picture.text.partition("\\nA row")[0])
     before: [1 2], [10 20]
-    step 1: chunk 0 from rank 0 to 1, chunk 1 from rank 1 to 0; sums of 2 of 2
-    step 2: chunk 1 from rank 0 to 1, chunk 0 from rank 1 to 0; sums of 2 of 2
+    step 0: chunk 0 from rank 0 to 1, chunk 1 from rank 1 to 0; sums of 2 of 2
+    step 1: chunk 1 from rank 0 to 1, chunk 0 from rank 1 to 0; sums of 2 of 2
     complete on ranks 0–1: chunks 0, 1
     """
     n = len(states)
@@ -82,7 +87,10 @@ def ring_strip(
     rows = _rows(len(found) - 1, phases)
     strip = _Strip(found, rows)
     strip.draw()
-    return Picture(strip.sheet.figure, _describe(found, rows), HOW_TO_READ)
+    told = _describe(found, rows)
+    from_0 = [(phase, [k - 1 for k in own]) for phase, own in rows]
+    film = write_film(found, from_0, _shade, f"{told}\n{HOW_TO_READ}")
+    return Picture(strip.sheet.figure, told, HOW_TO_READ, film=film)
 
 
 def _rows(count: int, phases: Sequence[str]) -> list[tuple[str, list[int]]]:
@@ -104,7 +112,7 @@ def _describe(found: list[Step], rows: list[tuple[str, list[int]]]) -> str:
     lines = ["before: " + ", ".join(f"[{' '.join(row)}]" for row in found[0].values)]
     for phase, own in rows:
         for k in own:
-            lines.append(f"{phase + ', ' if phase else ''}step {k}: {_what(found[k], n)}")
+            lines.append(f"{phase + ', ' if phase else ''}step {k - 1}: {_what(found[k], n)}")
     complete = {
         rank: tuple(c for c, part in enumerate(row) if part and len(part) == n)
         for rank, row in enumerate(found[-1].parts)
@@ -198,7 +206,7 @@ class _Strip:
     def _draw_table(self, left: float, top: float, k: int, *, moves: bool) -> None:
         """Draw the chunks after step ``k``, with what moved in it."""
         step = self.found[k]
-        name = f"step {k}" if moves else f"after step {k}" if k else "before"
+        name = f"step {k - 1}" if moves else f"after step {k - 1}" if k else "before"
         self.sheet.words((left + self.n * self.cell / 2, top + 0.08), name, size=NOTE_SIZE,
                          style="italic", colour=SOFT_INK)  # fmt: skip
         for chunk in range(self.n):

@@ -22,8 +22,8 @@ def test_the_text_says_what_went_where_in_each_step():
     lines = ring_strip(states, messages, phases=PHASES).text.splitlines()
     assert lines[:-1] == [
         "before: [1 1], [10 10]",
-        "add, step 1: chunk 0 from rank 0 to 1, chunk 1 from rank 1 to 0; sums of 2 of 2",
-        "share, step 2: chunk 1 from rank 0 to 1, chunk 0 from rank 1 to 0; sums of 2 of 2",
+        "add, step 0: chunk 0 from rank 0 to 1, chunk 1 from rank 1 to 0; sums of 2 of 2",
+        "share, step 1: chunk 1 from rank 0 to 1, chunk 0 from rank 1 to 0; sums of 2 of 2",
         "complete on ranks 0–1: chunks 0, 1",
     ]
     assert lines[-1] == drawing.HOW_TO_READ
@@ -36,14 +36,14 @@ def test_an_arrow_is_a_message_and_where_none_was_sent_there_is_none(drawn):
     # 6 steps of 4 messages; the one from the last rank to the first is drawn in two pieces
     assert [len(arrows(figure)) for figure in drawn] == [6 * (4 + 1), 0]
     still = [[own[0]] * 7 for own in states]
-    assert "step 6: no message\ncomplete on ranks 0–3: no chunk" in ring_strip(still, []).text
+    assert "step 5: no message\ncomplete on ranks 0–3: no chunk" in ring_strip(still, []).text
     assert "from rank 0 to 1, where nothing changed" in ring_strip(still, messages).text
 
 
 def test_a_wrong_sum_is_said():
     states = [[[1, 1], [1, 7]], [[10, 10], [10, 10]]]
     text = ring_strip(states, [(1, 0)]).text
-    assert "step 1: chunk 1 from rank 1 to 0; not a sum of the ranks' chunks" in text
+    assert "step 0: chunk 1 from rank 1 to 0; not a sum of the ranks' chunks" in text
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])

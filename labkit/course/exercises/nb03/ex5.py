@@ -1,141 +1,181 @@
-"""Exercise 03-5: count messages and bytes on the busiest link of four ways to all-reduce."""
+"""Exercise 03-5: add up in as few rounds as a tree does, or in fewer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, near, simulated
+import torch
+import torch.distributed as dist
 
-METHODS = ("parameter_server", "naive_ring", "ring_all_reduce", "recursive_doubling")
-#: Numbers of ranks and sizes: some that n does not divide; recursive doubling wants powers of two.
-SIZES = ((2, 1000), (4, 1000), (5, 48), (8, 48), (64, 6))
-CASES = tuple(
-    (method, n, size)
-    for method in METHODS
-    for n, size in SIZES
-    if method != "recursive_doubling" or n & (n - 1) == 0
-)
-#: messages(n), and the part of a tensor that each has.
-Formula = Callable[[int], tuple[float, float]]
+from ...exercise import COLLECTIVES, Exercise, Here, Mistake
+from ...mistakes import some_rank
+from .ring import power_of_ten
+
+#: What the answer calls: defined by the notebook.
+TURN = """
+def turn(outgoing=None, to=None, incoming=None, source=None):
+    receive = [] if source is None else [dist.P2POp(dist.irecv, incoming, source)]
+    send = [] if to is None else [dist.P2POp(dist.isend, outgoing, to)]
+    for work in dist.batch_isend_irecv(receive + send):
+        work.wait()
+"""
+#: Calls that would take no turn.
+MESSAGES = ("send", "recv", "isend", "irecv")
+WITHIN, NO_TURN = "no more than a tree", "no turn was taken"
 
 
-def _log2(n: int) -> int:
+def _doublings(n: int) -> int:
+    """Return log2 of the largest power of two up to n."""
     return n.bit_length() - 1
 
 
-RIGHT: dict[str, Formula] = {
-    "parameter_server": lambda n: (2 * (n - 1), 1),
-    "naive_ring": lambda n: (n - 1, 1),
-    "ring_all_reduce": lambda n: (2 * (n - 1), 1 / n),
-    "recursive_doubling": lambda n: (_log2(n), 1),
-}
-
-
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES]
+    """Add up on a power of two of ranks and on half of them, and count the rounds."""
+    most = 2 ** _doublings(here.world_size)
+    found: list[Any] = []
+    for n in (most, max(most // 2, 1)):
+        if n > 1:
+            found += _tried(answer, here, n)
+    return found
 
 
-def _pair(formula: Formula, n: int, size: int) -> tuple[float, float]:
-    messages, part = formula(n)
-    return messages, messages * part * size
+def _tried(answer: Callable[..., Any], here: Here, n: int) -> list[Any]:
+    if here.rank >= n:
+        return [None, None]
+    x = power_of_ten(here.rank, 2).to(here.device)
+    counting = _Turns(here.device)
+    with patch.dict(answer.__globals__, {"turn": counting.turn}):
+        answer(x, n)
+    allowed = 2 * _doublings(n)
+    if not counting.rounds:
+        return [x, NO_TURN]
+    return [x, WITHIN if counting.rounds <= allowed else f"more than the {allowed} of a tree"]
 
 
-def expected() -> list[Any]:
-    return [_pair(RIGHT[method], n, size) for method, n, size in CASES]
+class _Turns:
+    """The notebook's ``turn``, which also counts rounds: with each message goes the number of the
+    sender's rounds so far, and a rank that receives it cannot be done before the sender's next."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.rounds, self._device = 0, device
+
+    def turn(
+        self, outgoing: Any = None, to: int | None = None, incoming: Any = None,
+        source: int | None = None,
+    ) -> None:  # fmt: skip
+        mine = torch.tensor([self.rounds], device=self._device)
+        theirs = torch.zeros_like(mine)
+        works = []
+        if source is not None:
+            works += [dist.P2POp(dist.irecv, one, source) for one in (incoming, theirs)]
+        if to is not None:
+            works += [dist.P2POp(dist.isend, one, to) for one in (outgoing, mine)]
+        for work in dist.batch_isend_irecv(works):
+            work.wait()
+        self.rounds = 1 + max(self.rounds, int(theirs.item()))
 
 
-def _at(method: str, wrong: Formula) -> Predicate:
-    """Return the predicate of a wrong formula for one of the methods, whatever the others are."""
-    mine = [(i, n, size) for i, (its, n, size) in enumerate(CASES) if its == method]
-    return Predicate(
-        lambda yours, expected, _: all(near(yours[i], _pair(wrong, n, size)) for i, n, size in mine)
-    )
+def expected(n: int) -> list[list[Any]]:
+    most = 2 ** _doublings(n)
+    found: list[list[Any]] = [[] for _ in range(n)]
+    for m in (most, max(most // 2, 1)):
+        total = torch.stack([power_of_ten(rank, 2) for rank in range(m)]).sum(0)
+        for rank in range(n) if m > 1 else ():
+            found[rank] += [total, WITHIN] if rank < m else [None, None]
+    return found
+
+
+def labels(n: int) -> list[str]:
+    most = 2 ** _doublings(n)
+    sizes = [m for m in (most, most // 2) if m > 1]
+    return [text for m in sizes for text in (f"x, n = {m}", f"rounds, n = {m}")]
+
+
+def _x(yours: Any) -> list[Any]:
+    """Return what each rank has of the first sum."""
+    return [y[0] for y in yours if isinstance(y, list) and y and y[0] is not None]
+
+
+def _digits(value: Any) -> list[int]:
+    return [int(digit) for digit in str(int(value.view(-1)[0]))]
+
+
+def _unchanged(yours: Any, expected: Any, n: int) -> bool:
+    return all(x.equal(power_of_ten(rank, 2)) for rank, x in enumerate(_x(yours)))
+
+
+def _only_rank_0(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether rank 0 has the sum, and another rank not."""
+    right = [x.equal(expected[0][0]) for x in _x(yours)]
+    return bool(right) and right[0] and not all(right)
+
+
+def _twice(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether a rank's number is more than once in a sum."""
+    return any(max(_digits(x)) > 1 for x in _x(yours))
+
+
+def _too_many(mine: Any, its: Any) -> bool:
+    pairs = list(zip(mine[::2], mine[1::2], strict=True))
+    right = list(zip(its[::2], its[1::2], strict=True))
+    sums = all(a[0] is None or a[0].equal(b[0]) for a, b in zip(pairs, right, strict=True))
+    return sums and mine[1::2] != its[1::2]
 
 
 EXERCISE = Exercise(
     id="03-5",
-    title="What it costs",
-    answer="cost",
+    title="Fewest rounds",
+    answer="few_rounds",
+    setup=TURN,
     trial=trial,
     expected=expected,
-    entries=tuple(f'cost("{method}", {n}, {size})' for method, n, size in CASES),
-    where="notebook",
+    entries=labels,
+    forbids=(*COLLECTIVES, *MESSAGES),
     mistakes=(
         Mistake(
-            "cost returns nothing for one of the methods.",
-            when=lambda yours, expected, n: None in yours,
-            raises=r"cannot access local variable '(?:messages|part)'",
+            "Ranks wait for a rank that takes no part, or has stopped taking part. Every send "
+            "needs a receive on the other side, in a turn that this rank also takes; n may be "
+            "smaller than world_size.",
+            stuck=r"which ha(?:s|ve) (?:ended|finished)",
         ),
         Mistake(
-            "Return a pair: the number of messages, and their bytes together.",
-            when=lambda yours, expected, n: any(isinstance(y, int | float) for y in yours),
+            "A rank waits for a partner that waits for another one. Write down for each rank, "
+            "round by round, to whom it sends and from whom it receives.",
+            stuck=r"rank \d+ waits|ranks? [\d–, ]+ wait",
         ),
         Mistake(
-            "You return the bytes of one message: return those of all messages together.",
-            when=simulated(
-                lambda n: [(messages, size / messages) for messages, size in expected()]
-            ),
+            "No turn was taken: send and receive with turn, which counts the rounds.",
+            when=some_rank(lambda mine, its: NO_TURN in mine[1::2]),
         ),
         Mistake(
-            "You count one direction of the server only. It receives n - 1 tensors first, and "
-            "then sends n - 1.",
-            when=_at("parameter_server", lambda n: (n - 1, 1)),
+            "The sum is right, but takes more rounds than a tree, 2 · log2(n). Let pairs of ranks "
+            "add up at the same time, then pairs of pairs.",
+            when=some_rank(_too_many),
         ),
         Mistake(
-            "The server sends nothing to itself: it talks to n - 1 workers, not to n.",
-            when=_at("parameter_server", lambda n: (2 * n, 1)),
+            "x is unchanged: few_rounds puts the sum into x itself, with += or copy_.",
+            when=_unchanged,
         ),
         Mistake(
-            "The naive ring takes n - 1 steps: after those every rank has everything.",
-            when=_at("naive_ring", lambda n: (n, 1)),
+            "Some ranks have no complete sum yet. The tree's second half sends it back down, from "
+            "rank 0 to all others.",
+            when=_only_rank_0,
         ),
         Mistake(
-            "The naive ring sends while it receives: that counts once, not twice.",
-            when=_at("naive_ring", lambda n: (2 * (n - 1), 1)),
-        ),
-        Mistake(
-            "You count the messages of all ranks. One rank's link carries n - 1 of them.",
-            when=_at("naive_ring", lambda n: (n * (n - 1), 1)),
-        ),
-        Mistake(
-            "You count only half of the chunked ring: reduce-scatter and all-gather each send n - "
-            "1 chunks.",
-            when=_at("ring_all_reduce", lambda n: (n - 1, 1 / n)),
-        ),
-        Mistake(
-            "The chunked ring sends 2(n - 1) messages, but each is a chunk, an n-th of the tensor.",
-            when=_at("ring_all_reduce", lambda n: (2 * (n - 1), 1)),
-        ),
-        Mistake(
-            "Do not round, even to whole bytes: divide with /, not with //.",
-            when=lambda yours, expected, n: (
-                near(yours[CASES.index(("ring_all_reduce", 5, 48))], (8, 8 * (48 // 5)))
-                or near(yours[CASES.index(("ring_all_reduce", 64, 6))], (126, 126 * 6 // 64))
-            ),
-        ),
-        Mistake(
-            "Recursive doubling sends while it receives, and the distance doubles in every step: "
-            "it takes log2(n) steps, two for four ranks, three for eight.",
-            when=_at("recursive_doubling", lambda n: (2 * _log2(n), 1))
-            | _at("recursive_doubling", lambda n: (n - 1, 1))
-            | _at("recursive_doubling", lambda n: (n // 2, 1))
-            | _at("recursive_doubling", lambda n: (n, 1))
-            | _at("recursive_doubling", lambda n: (n.bit_length(), 1)),
-        ),
-        Mistake(
-            "In recursive doubling every message is the whole tensor; no step halves it.",
-            when=_at("recursive_doubling", lambda n: (_log2(n), 1 / n)),
+            "Some ranks are counted twice (look at the digits): a rank may only be sent what is "
+            "not in its sum already.",
+            when=_twice,
         ),
     ),
     hints=(
-        "For each method ask: how many messages go through that rank's link one after the other, "
-        "and how large is each?",
-        "Server: n - 1 whole tensors in, then n - 1 out. Both rings: as many messages as steps. "
-        "Recursive doubling: how often does 1 double until it is n?",
-        "The bytes are the number of messages times the size of one, which is the whole tensor in "
-        "three methods and an n-th of it in one. A chunked ring takes twice as many steps as a "
-        "naive one, and recursive doubling takes log2(n) steps.",
+        "After a round, two ranks can know the sum of both. After the next one, how many ranks can "
+        "know a sum of four?",
+        "A tree: in round k every rank that is an odd multiple of 2**k sends its sum to the rank "
+        "2**k below, which adds it. Then the same rounds backwards, with the sum of all. Does "
+        "anything stop both partners from adding up, so that nothing has to be sent back?",
+        "Both partners swap their sums in one turn, and both add: with distance 1, then 2, then 4, "
+        "rank ^ distance is the partner. That is called recursive doubling.",
     ),
 )
