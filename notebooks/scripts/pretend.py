@@ -77,6 +77,28 @@ class Link:
         """Add x up over the ranks, after the transfers before; return without waiting."""
         return Work(self.queue.submit(self._all_reduce, x, gpu.now()))
 
+    def turn(
+        self,
+        outgoing: torch.Tensor | None = None,
+        to: int | None = None,
+        incoming: torch.Tensor | None = None,
+        source: int | None = None,
+    ) -> None:
+        """Send a tensor, receive one, or do both at the same time, and wait until it has ended.
+
+        It begins when this rank is ready and, if it receives, the rank that sends is ready, too.
+        """
+        tensors = [x for x in (outgoing, incoming) if x is not None]
+        mine = tensors[0].new_tensor([gpu.now()], dtype=torch.float64)
+        theirs = mine.clone()
+        receive = [] if source is None else [(dist.irecv, x, source) for x in (theirs, incoming)]
+        send = [] if to is None else [(dist.isend, x, to) for x in (mine, outgoing)]
+        for work in dist.batch_isend_irecv([dist.P2POp(*one) for one in receive + send]):
+            work.wait()
+        begin = max(mine.item(), theirs.item())
+        gpu.free = begin + self.alpha + self.beta * max(x.nbytes for x in tensors)
+        _sleep_until(gpu.free)
+
     def _all_reduce(self, x: torch.Tensor, ready: float) -> float:
         begin = x.new_tensor(max(ready, self.free), dtype=torch.float64)
         dist.all_reduce(begin, dist.ReduceOp.MAX, self.group)  # when the last rank is ready

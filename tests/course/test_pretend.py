@@ -1,4 +1,4 @@
-"""The pretended GPU of scripts/pretend.py, by a clock of its own: no test waits."""
+"""The pretended GPU and link of scripts/pretend.py, by a clock of their own: no test waits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 SCRIPT = Path(__file__).resolve().parents[2] / "notebooks" / "scripts" / "pretend.py"
 
@@ -69,3 +70,43 @@ def test_a_backward_pass_takes_twice_as_long(pretend: ModuleType, clock: Clock) 
     assert clock.now == pytest.approx(100.5)
     y.sum().backward()
     assert clock.now == pytest.approx(101.5)
+
+
+class Neighbour:
+    """torch.distributed with one other rank, which is ready at a time and sends a tensor."""
+
+    irecv, isend = "irecv", "isend"
+
+    def __init__(self, ready: float, tensor: torch.Tensor) -> None:
+        self.sends = [torch.tensor([ready], dtype=torch.float64), tensor]
+        self.received: list[torch.Tensor] = []
+
+    def new_group(self) -> None: ...
+
+    def P2POp(self, call: str, x: torch.Tensor, peer: int) -> tuple[str, torch.Tensor]:
+        return call, x
+
+    def batch_isend_irecv(self, calls: list[tuple[str, torch.Tensor]]) -> list[object]:
+        for call, x in calls:
+            if call == "irecv":
+                x.copy_(self.sends.pop(0))
+            else:
+                self.received.append(x.clone())
+        return []
+
+
+@pytest.mark.parametrize(("ready", "end"), [(99.0, 100.026), (100.003, 100.029)])
+def test_a_message_begins_when_both_are_ready(
+    pretend: ModuleType, clock: Clock, monkeypatch: pytest.MonkeyPatch, ready: float, end: float
+) -> None:
+    neighbour = Neighbour(ready, torch.ones(2))
+    monkeypatch.setattr(pretend, "dist", neighbour)
+    link = pretend.Link(alpha=0.010, beta=0.002)
+    incoming = torch.zeros(2)
+    link.turn(torch.zeros(1), 1, incoming, 1)
+    assert incoming.tolist() == [1.0, 1.0]
+    assert clock.now == pytest.approx(end), "10 ms, and 2 ms for each of the larger tensor's bytes"
+    clock.sleep(0.009)
+    link.turn(torch.zeros(1), 1)
+    assert clock.now == pytest.approx(end + 0.018), "it did not notice that the rank came late"
+    assert neighbour.received[-2].item() == pytest.approx(end), "when the sender was ready"
