@@ -27,9 +27,10 @@ def messages(case: Case) -> str:
             for kind, text in (("send", "a receive"), ("recv", "a send"), ("recv_any", "a send"))
             if kind in kinds and not (kind == "recv_any" and "recv" in kinds)
         )
+        missing, goes = ("are missing", "go") if " and " in what else ("is missing", "goes")
         return (
             f"Every send needs one receive and every receive one send: {what} of "
-            f"{label(sorted(absent))} is missing (or goes to another rank)."
+            f"{label(sorted(absent))} {missing} (or {goes} to another rank)."
             f"{_astray(case.situation)}"
         )
     left = unmatched(case.situation.samples).values()  # also what is not waited for yet

@@ -195,7 +195,7 @@ CASES = {
     "no send to any": (case(receives(3), ended(), ended()), ": a send of ranks 1–2 is missing"),
     "neither": (
         case(sends(3, 2), receives(3, 2), ended()),
-        "a receive and a send of rank 2 is missing",
+        "a receive and a send of rank 2 are missing",
     ),
     "send first": (
         case(sends(2, 1), sends(2, 0)),
@@ -368,7 +368,7 @@ CASES = {
     ),
     "a message that goes to another rank": (
         case(posts(sends(3, 2), ("send", 2)), posts(receives(3, 0), ("recv", 0)), ended()),
-        "is missing (or goes to another rank). Rank 0 sends to rank 2, and rank 1 receives from "
+        "are missing (or go to another rank). Rank 0 sends to rank 2, and rank 1 receives from "
         "rank 0: one of them may name the wrong rank.",
     ),
     "a message from another rank": (
