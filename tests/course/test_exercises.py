@@ -860,11 +860,11 @@ def test_a_solution_is_defined_where_the_answer_lives(
     )
     labkit.check("00-3")
     assert "00-3 passed." in plain(capsys.readouterr().out)
-    monkeypatch.setattr(__main__, "rows_to_hide", None, raising=False)
-    labkit.solution("21-3", define=True)
+    monkeypatch.setattr(__main__, "end_of_step", None, raising=False)
+    labkit.solution("06-1", define=True)
     assert "` in this notebook" in capsys.readouterr().out
-    labkit.check("21-3")
-    assert "21-3 passed." in plain(capsys.readouterr().out)
+    labkit.check("06-1")
+    assert "06-1 passed." in plain(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("ask_for", [labkit.hint, labkit.solution])
