@@ -20,7 +20,7 @@ LEAVES, ARRIVES = 0.22, 0.58
 #: Pixels: the picture's width, its margin, ranks' names, and a cell, with what is between two rows.
 WIDTH, MARGIN, NAMES, HIGH, BETWEEN = 720, 18, 104, 40, 26
 #: Pixels above a table (title and chunk numbers) and below it (the steps; the legend).
-HEAD, STEPS, LEGEND = 66, 54, 36
+HEAD, STEPS, LEGEND = 78, 66, 36
 #: How many tables of the strip stand beside each other, and the pixels between two.
 COLUMNS, GAP = 3, 20
 #: How words are set; inherited, because a rule of a style sheet does not reach into a ``<use>``.
@@ -157,10 +157,11 @@ class _Film:
             for rank in range(self.n)
         ]  # fmt: skip
         heads = [
-            self._words(self._place((0, chunk))[0] + self.cell / 2, HEAD - 16, f"{chunk}",
+            self._words(self._place((0, chunk))[0] + self.cell / 2, HEAD - 30, f"{chunk}",
                         SOFT_INK)
             for chunk in range(self.n)
         ]  # fmt: skip
+        heads.append(self._words(NAMES / 2 - 4, HEAD - 30, "chunk", SOFT_INK))
         drawn = "".join([*names, *heads, *(self._chunk(cell, step) for cell in cells)])
         return f'<g id="ring-table-{k}">{drawn}</g>'
 
@@ -214,7 +215,7 @@ class _Film:
             edge = f'stroke="{rank_colour(source)}" stroke-width="3"'
             sent = self._chunk((source, chunk), self.found[k], edge)
             going.append(f'<g class="go" style="--way: {way:.0f}px; {late}">{sent}</g>')
-        title = self._words(WIDTH / 2, 22, self._title(k), INK, 'font-size="18"')
+        title = self._words(WIDTH / 2, 20, self._title(k), INK, 'font-size="18"')
         return (
             f'<g class="frame" style="{late}">{title}{self._progress(k)}'
             f'<g transform="translate({MARGIN} 0)" font-size="{min(PLAYING, self.most):.1f}">'
@@ -225,7 +226,7 @@ class _Film:
 
     def _progress(self, now: int) -> str:
         """Draw all steps as dots, with the one that plays."""
-        y, apart = HEAD + self.table + STEPS / 2, 34
+        y, apart = HEAD + self.table + STEPS - 26, 34  # below the arrows from the last rank
         left = WIDTH / 2 - apart * (self.count - 1) / 2
         drawn = []
         for k in range(self.count):
