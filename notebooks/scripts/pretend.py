@@ -4,8 +4,8 @@ Tensors, calls and ranks are real; the times are pretended. A layer waits as lon
 compute, so the CPU is free meanwhile. A link makes one transfer after the other, each of which
 takes α + β · bytes; the real one happens in that time.
 
-As on a GPU, work waits in a queue: the device does not notice a CPU that comes up to LATE seconds
-late. If the machine falls behind by more than that, the step takes longer.
+As on a GPU, work waits in a queue: the device does not notice a CPU that comes up to `gpu.late`
+seconds late. If the machine falls behind by more than that, the step takes longer.
 """
 
 import time
@@ -14,18 +14,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 
-LATE = 10e-3
-
 
 class Device:
     """The pretended GPU of this process."""
 
     free = 0.0  # when it has finished what it was given
+    late = 10e-3  # by how many seconds the CPU may be late
 
     def now(self) -> float:
         """Return when it can begin with what it is given now."""
         now = time.perf_counter()
-        return self.free if now - self.free < LATE else now
+        return self.free if now - self.free < self.late else now
 
     def compute(self, seconds: float) -> None:
         self.free = self.now() + seconds

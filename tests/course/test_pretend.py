@@ -56,6 +56,20 @@ def test_a_device_without_work_is_idle(pretend: ModuleType, clock: Clock, late: 
     assert clock.now == pytest.approx(100.040 + late)
 
 
+def test_how_late_a_cpu_may_be_can_be_set(pretend: ModuleType, clock: Clock) -> None:
+    pretend.gpu.late = 1.0
+    pretend.gpu.synchronize()
+    for _ in range(10):
+        pretend.gpu.compute(0.020)
+        clock.sleep(0.019)
+    assert clock.now == pytest.approx(100.219), "it was late ten times, and caught up each time"
+    pretend.gpu.synchronize()
+    pretend.gpu.compute(0.020)
+    clock.sleep(0.500)
+    pretend.gpu.compute(0.020)
+    assert clock.now == pytest.approx(100.739), "what really took longer is seen"
+
+
 def test_what_is_timed_begins_with_the_clock(pretend: ModuleType, clock: Clock) -> None:
     pretend.gpu.compute(0.020)
     clock.sleep(0.009)
