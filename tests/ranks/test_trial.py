@@ -191,6 +191,30 @@ def test_what_labkit_asks_meanwhile_is_not_forbidden(lab4: labkit.Lab) -> None:
         assert verdict.name == "Deadlock", verdict
 
 
+def test_a_batch_is_a_batch_under_a_mode_of_torch_functions(lab4: labkit.Lab) -> None:
+    run_cell(
+        lab4,
+        """
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+def neighbour():
+    right, left = (rank + 1) % world_size, (rank - 1) % world_size
+    with Mode():
+        ops = [dist.P2POp(dist.irecv, torch.zeros(1), left)]
+        ops.append(dist.P2POp(dist.isend, torch.ones(1), right))
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+    return right
+""",
+    )
+    exercise = replace(catalogue.find("00-1"), forbids=("isend", "irecv"))
+    assert check.examine(exercise)[0].forbidden == []
+    forbidden = check.examine(replace(exercise, forbids=("batch_isend_irecv",)))[0].forbidden
+    assert set(forbidden) == {"batch_isend_irecv"}
+
+
 def test_a_message_without_a_work_is_counted_and_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

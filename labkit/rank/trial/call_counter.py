@@ -96,6 +96,8 @@ def _called_as() -> str:
         path = frame.f_code.co_filename
         if "torch/distributed/" in path and frame.f_code.co_name != "wrapper":
             name = frame.f_code.co_name
+        elif frame.f_code.co_name == "__torch_function__":
+            pass  # a mode's: torch's function calls itself through it
         elif (name or tracebacks.is_cell(path)) and "torch/" not in path:
             break
         frame = frame.f_back
