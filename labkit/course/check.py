@@ -71,14 +71,14 @@ class Check:
 
     >>> import torch.distributed as dist
     >>> lab["neighbour"] = lambda: (dist.get_rank() + 1) % dist.get_world_size()
-    >>> verdict = labkit.check("00-1")
-    00-1  Name your neighbour
+    >>> verdict = labkit.check("00-3")
+    00-3  Name your neighbour
             yours  expected
     rank 0  1      1         ✓
     rank 1  2      2         ✓
     rank 2  3      3         ✓
     rank 3  0      0         ✓
-    00-1 passed.
+    00-3 passed.
     >>> verdict.passed
     True
 
@@ -117,9 +117,9 @@ class Check:
 
         Examples
         --------
-        >>> lab["neighbour"] = lambda: 0
+        >>> lab["average_gradients"], lab["neighbour"] = (lambda model: None), (lambda: 0)
         >>> verdicts = labkit.check.all("00")
-        ✗ 00-1  Name your neighbour  not yet
+        ✗ 00-1  Average the gradients  not yet
         ...
         0 of 4 passed; labkit.check("00-1") says more.
         >>> [name for name, verdict in verdicts.items() if verdict]
@@ -267,11 +267,11 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
 
     Examples
     --------
-    >>> labkit.solution("00-1")
+    >>> labkit.solution("00-3")
     %%px
     def neighbour()...
         return (rank + 1) % world_size
-    >>> labkit.solution("00-1", define=True)
+    >>> labkit.solution("00-3", define=True)
     labkit has defined `neighbour` on ranks 0–3: ...
     """
     exercise = _chosen(name, "solution")

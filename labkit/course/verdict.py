@@ -32,10 +32,10 @@ class Verdict:
     Examples
     --------
     >>> lab["neighbour"] = lambda: 1
-    >>> verdict = labkit.check("00-1")
-    00-1  Name your neighbour
+    >>> verdict = labkit.check("00-3")
+    00-3  Name your neighbour
     ...
-    00-1 not yet.
+    00-3 not yet.
     ...
     >>> verdict.mistake is None or verdict.mistake == verdict.sentence
     True
@@ -54,10 +54,10 @@ class Verdict:
 
         >>> import torch.distributed as dist
         >>> lab["neighbour"] = lambda: (dist.get_rank() + 1) % dist.get_world_size()
-        >>> assert labkit.check("00-1").passed
-        00-1  Name your neighbour
+        >>> assert labkit.check("00-3").passed
+        00-3  Name your neighbour
         ...
-        00-1 passed.
+        00-3 passed.
         """
         return self.name == "passed"
 

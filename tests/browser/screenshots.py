@@ -77,7 +77,7 @@ def train(epoch, steps=None):
         optimizer.step()
     return loss.item()"""
 
-#: Exercise 00-1 as a learner may solve it.
+#: Exercise 00-3 as a learner may solve it.
 NEIGHBOUR = '''%%px
 def neighbour() -> int:
     """Return the number of the next rank.
@@ -90,7 +90,7 @@ def neighbour() -> int:
 STUB = NEIGHBOUR.format("...")
 WRONG = NEIGHBOUR.format("return rank + 1")
 RIGHT = NEIGHBOUR.format("return (rank + 1) % world_size")
-CHECK, HINT = 'labkit.check("00-1")', "labkit.hint()"
+CHECK, HINT = 'labkit.check("00-3")', "labkit.hint()"
 
 SCENES: dict[str, Scene] = {
     # Rank 2 takes long enough for the board to show who waits, and that labkit waits with them.

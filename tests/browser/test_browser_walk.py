@@ -24,17 +24,15 @@ pytestmark = [pytest.mark.slow, needs("chromium")]
 NAME = "00_start_here.ipynb"
 YOUR_TURN = "# Your turn: about"
 #: At this exercise the learner asks for a hint and gives a wrong answer.
-FIRST, WRONG = "00-1", "%%px\ndef neighbour():\n    return rank + 1"
+ASKED, WRONG = "00-3", "%%px\ndef neighbour():\n    return rank + 1"
 #: What a learner has to see, by the beginning of the cell's code.
 EXPECTED = {
-    "def is_whole(": ["before the loop: [False, False]", "after the loop:  [True, True]"],
+    "%%px\nfor p in model.parameters()": ["ranks 0–1: tensor([[ 0.3865,  1.8786, -1.4344]])"],
+    "%%px\nif rank == 0": ["Deadlock: rank 0 waits for rank 1", "dist.all_reduce(p.grad)"],
     '%%px\nprint(f"I am rank': [f"rank {r}: I am rank {r} of 4" for r in range(4)],
-    "%%px\nbefore = x.clone()": ["ranks 0–3: tensor([10.])"],
+    "%%px\nx * factor": [f"rank {r}: tensor([{10 * (r + 1)}.])" for r in range(4)],
     "%%px\nshare = 100": ["rank 2: ZeroDivisionError: division by zero", "average = 60"],
-    "%%px\nif rank != 2": ["Deadlock: ranks 0–1, 3 wait for rank 2", "dist.all_reduce(x)"],
-    "%%px --ranks 0-1\nmine": ["Deadlock: ranks 0–1 wait for one another"],
-    "%%px --ranks 0-1\nif rank == 0": ["rank 0: tensor([2.])", "rank 1: tensor([1.])"],
-    "%%torchrun --standalone": ["ranks 0–1: gradient: tensor([["],
+    "%%torchrun --standalone": ["ranks 0–1: weight: tensor([["],
 }
 
 #: What the check of an exercise said to each answer, and the hint: step -> text.
@@ -91,7 +89,7 @@ def solve(notebook: page.NotebookPage, answer: int, check: int, name: str, solut
 
     def take(step: str, text: str) -> None:
         taken[step] = text
-        if name == FIRST:
+        if name == ASKED:
             notebook.show(answer, chosen=check)
             notebook.keep(f"walk_{len(taken)}_{step}")
 
@@ -101,7 +99,7 @@ def solve(notebook: page.NotebookPage, answer: int, check: int, name: str, solut
         return notebook.run(check)
 
     take("stub", notebook.text(check))
-    if name == FIRST:
+    if name == ASKED:
         asking = notebook.insert_below(check, "labkit.hint()")
         take("hint", notebook.run(asking))
         take("wrong", give(WRONG))
@@ -137,13 +135,13 @@ def test_the_solutions_are_taken_out(notebook: page.NotebookPage) -> None:
 
 
 def test_an_exercise_fails_then_a_hint_then_it_passes(steps: dict[str, Steps]) -> None:
-    taken = steps[FIRST]
+    taken = steps[ASKED]
     assert list(taken) == ["stub", "hint", "wrong", "right"]
     assert "✗" not in taken["stub"]  # nothing was tried
     said = " ".join(taken["stub"].split())
-    assert "`neighbour` is still empty: write it in the cell of exercise 00-1" in said
+    assert "`neighbour` is still empty: write it in the cell of exercise 00-3" in said
     assert "labkit.hint() gives a hint." in taken["stub"]
-    assert taken["hint"].startswith(f"Hint 1 of 3 for {FIRST}: Each rank knows its own number")
+    assert taken["hint"].startswith(f"Hint 1 of 3 for {ASKED}: Each rank knows its own number")
     assert "rank 3  4      0         ✗" in taken["wrong"]
     sentence = "The last rank names a rank that does not exist: after the last one comes rank 0."
     assert sentence in " ".join(taken["wrong"].split())

@@ -73,11 +73,11 @@ def test_the_board_is_of_a_cell_of_notebook_00() -> None:
     assert SCENES["board"].code in sources()
 
 
-def test_the_exercise_is_the_first_of_notebook_00() -> None:
+def test_the_exercise_is_one_of_notebook_00() -> None:
     """Its stub, with a wrong line and the right one in the place of the dots."""
     at = sources().index(STUB)
     assert sources()[at + 1] == CHECK
     head = STUB.removesuffix("...")
     assert WRONG.startswith(head)
     assert RIGHT.startswith(head)
-    assert RIGHT.removeprefix(head) in edition.solution("00-1")
+    assert RIGHT.removeprefix(head) in edition.solution("00-3")

@@ -26,6 +26,7 @@ from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
 from labkit.rank.torch_internals import collectives
 from tests.support import answers, witnesses
+from tests.support.average import AVERAGE
 from tests.support.cells import run_cell
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
@@ -62,9 +63,10 @@ def use_with_two(answer: Callable[..., Any], here: Any) -> Any:
 def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
     """Define an answer on four ranks and check it: the verdict's name, and what was printed."""
 
-    def attempt(code: str, name: str, **changes: Any) -> tuple[str, str]:
+    def attempt(code: str, named: str | Exercise, **changes: Any) -> tuple[str, str]:
         run_cell(lab4, code)
-        exercise = replace(catalogue.find(name), **changes)
+        known = catalogue.find(named) if isinstance(named, str) else named
+        exercise = replace(known, **changes)
         result, verdict = check.examine(exercise)
         print(report(result, verdict), end="")
         return verdict.name, plain(capsys.readouterr().out)
@@ -372,10 +374,10 @@ def test_without_a_lab() -> None:
 
 def test_a_name_that_no_cell_has_defined(lab4: labkit.Lab) -> None:
     with pytest.raises(LabError, match=r"Ranks 0–3 have no `neighbour` yet: run the cell of"):
-        labkit.check("00-1")
+        labkit.check("00-3")
     run_cell(lab4, "if rank != 2:\n    neighbour = 1")
     with pytest.raises(LabError, match="Rank 2 has no `neighbour` yet"):
-        labkit.check("00-1")
+        labkit.check("00-3")
 
 
 def test_check_prints_the_ranks_and_returns_the_verdict(
@@ -383,41 +385,41 @@ def test_check_prints_the_ranks_and_returns_the_verdict(
 ) -> None:
     run_cell(lab4, NEIGHBOUR)
     for _ in range(2):
-        assert labkit.check("00-1") == Verdict("00-1", "passed")
+        assert labkit.check("00-3") == Verdict("00-3", "passed")
         assert plain(capsys.readouterr().out).splitlines() == [
-            "00-1  Name your neighbour",
+            "00-3  Name your neighbour",
             "        yours  expected",
             "rank 0  1      1         ✓",
             "rank 1  2      2         ✓",
             "rank 2  3      3         ✓",
             "rank 3  0      0         ✓",
-            "00-1 passed.",
+            "00-3 passed.",
         ]
 
 
 def test_what_an_answer_prints_is_shown_and_does_not_count(verdict: Any) -> None:
-    name, text = verdict("def neighbour():\n    print('00-1 passed.')", "00-1")
+    name, text = verdict("def neighbour():\n    print('00-3 passed.')", "00-3")
     assert name == "nothing"
-    assert text.startswith("ranks 0–3: 00-1 passed.\n")
-    assert "00-1 not yet." in text
+    assert text.startswith("ranks 0–3: 00-3 passed.\n")
+    assert "00-3 not yet." in text
 
 
 @pytest.mark.parametrize(
-    "answer", ["neighbour = '00-1 passed.'", "neighbour = ...", "def neighbour():\n    ..."]
+    "answer", ["neighbour = '00-3 passed.'", "neighbour = ...", "def neighbour():\n    ..."]
 )
 def test_what_is_no_answer_does_not_pass(verdict: Any, answer: str) -> None:
-    assert verdict(answer, "00-1")[0] != "passed"
+    assert verdict(answer, "00-3")[0] != "passed"
 
 
 @pytest.mark.parametrize(
     "stub", ["...", '"""Name it.\n\n    >>> neighbour()\n    """\n    ...', "pass"]
 )
 def test_a_stub_is_not_tried(verdict: Any, stub: str) -> None:
-    name, text = verdict(f"def neighbour() -> int:\n    {stub}", "00-1")
+    name, text = verdict(f"def neighbour() -> int:\n    {stub}", "00-3")
     assert name == "nothing"
     assert " ".join(text.split()) == (
-        "00-1 Name your neighbour 00-1 not yet. `neighbour` is still empty: write it in the cell "
-        "of exercise 00-1, run that cell, then check again. labkit.hint() gives a hint."
+        "00-3 Name your neighbour 00-3 not yet. `neighbour` is still empty: write it in the cell "
+        "of exercise 00-3, run that cell, then check again. labkit.hint() gives a hint."
     )
 
 
@@ -434,7 +436,7 @@ def test_a_stub_is_not_tried(verdict: Any, stub: str) -> None:
 def test_what_the_check_cannot_use_is_not_called_the_answers_error(
     lab4: labkit.Lab, verdict: Any, answer: str, trial: Any, said: str
 ) -> None:
-    name, text = verdict(f"def average_of_all(x):\n    {answer}", "00-3", trial=trial, goals=())
+    name, text = verdict(f"def average_of_all(x):\n    {answer}", AVERAGE, trial=trial, goals=())
     assert name == "TypeError"
     assert said in " ".join(text.split())
     assert "labkit/" not in text
@@ -444,7 +446,7 @@ def test_what_the_check_cannot_use_is_not_called_the_answers_error(
 
 def test_an_error_in_torch_is_placed_there_and_not_in_labkit(verdict: Any) -> None:
     answer = "def average_of_all(x):\n    dist.send(x, 9)\n    return x"
-    name, text = verdict(answer, "00-3")
+    name, text = verdict(answer, AVERAGE)
     assert name == "ValueError"
     assert "raised in torch/distributed/distributed_c10d.py" in text
     assert "labkit/" not in text
@@ -456,7 +458,7 @@ def test_one_rank_raises_and_the_others_wait(lab4: labkit.Lab, verdict: Any) -> 
         "    dist.all_reduce(x)\n    return x / world_size"
     )
     told = Mistake("It waits.", when=lambda *_: True, stuck="wait")
-    name, text = verdict(answer, "00-3", mistakes=(told,))
+    name, text = verdict(answer, AVERAGE, mistakes=(told,))
     assert name == "KeyError"
     said = " ".join(text.split())
     assert "It raises KeyError on rank 2: 'a', in the line `raise KeyError('a')`. Ranks" in said
@@ -467,7 +469,7 @@ def test_one_rank_raises_and_the_others_wait(lab4: labkit.Lab, verdict: Any) -> 
 def test_a_call_of_an_earlier_cell_is_no_evidence(lab4: labkit.Lab, verdict: Any) -> None:
     run_cell(lab4, "for _ in range(3): dist.all_reduce(torch.ones(7))")
     answer = "import os\ndef neighbour():\n    if rank == 2:\n        os.abort()\n    return 1"
-    name, text = verdict(answer, "00-1")
+    name, text = verdict(answer, "00-3")
     assert name == "Died"
     assert "called all_reduce" not in text
     lab4.restart(ranks=[2])
@@ -491,13 +493,13 @@ def test_a_cell_that_changed_rank_is_no_trouble(lab4: labkit.Lab, verdict: Any) 
     run_cell(lab4, "me, rank = rank, 17")
     try:
         answer = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / world_size"
-        assert verdict(answer, "00-3")[0] == "passed"
+        assert verdict(answer, AVERAGE)[0] == "passed"
     finally:
         run_cell(lab4, "rank = me")
 
 
 def test_an_error_is_shown_with_its_line(lab4: labkit.Lab, verdict: Any) -> None:
-    name, text = verdict("def average_of_all(x):\n    if rank == 1:\n        return 1 / 0", "00-3")
+    name, text = verdict("def average_of_all(x):\n    if rank == 1:\n        return 1 / 0", AVERAGE)
     assert name == "ZeroDivisionError"
     assert "--> " in text
     assert "return 1 / 0" in text
@@ -505,7 +507,7 @@ def test_an_error_is_shown_with_its_line(lab4: labkit.Lab, verdict: Any) -> None
 
 
 def test_an_answer_that_never_ends_is_stopped(lab4: labkit.Lab, verdict: Any) -> None:
-    name, text = verdict("def neighbour():\n    while True:\n        pass", "00-1", seconds=0.5)
+    name, text = verdict("def neighbour():\n    while True:\n        pass", "00-3", seconds=0.5)
     assert name == "TimedOut"
     assert "It did not end within 0.5 s on ranks 0–3. It was in the line `" in text
     assert works(lab4)
@@ -516,9 +518,9 @@ def test_an_answer_that_waits_for_one_that_never_ends(lab4: labkit.Lab, verdict:
         "def average_of_all(x):\n    while rank == 1:\n        pass\n"
         "    dist.all_reduce(x)\n    return x"
     )
-    assert verdict(answer, "00-3", seconds=0.5)[0] == "TimedOut"
+    assert verdict(answer, AVERAGE, seconds=0.5)[0] == "TimedOut"
     assert works(lab4)
-    assert verdict(ADD, "00-3")[0] == "passed"
+    assert verdict(ADD, AVERAGE)[0] == "passed"
 
 
 def test_an_answer_that_cannot_be_interrupted(lab4: labkit.Lab, verdict: Any) -> None:
@@ -526,7 +528,7 @@ def test_an_answer_that_cannot_be_interrupted(lab4: labkit.Lab, verdict: Any) ->
         "def neighbour():\n    while rank == 1:\n        try:\n            while True:\n"
         "                pass\n        except KeyboardInterrupt:\n            pass\n    return 1"
     )
-    name, text = verdict(answer, "00-1", seconds=0.5)
+    name, text = verdict(answer, "00-3", seconds=0.5)
     assert name == "TimedOut"
     assert "lab.restart(ranks=[1])" in text
     lab4.restart(ranks=[1])
@@ -535,7 +537,7 @@ def test_an_answer_that_cannot_be_interrupted(lab4: labkit.Lab, verdict: Any) ->
 
 def test_a_deadlock_is_proved_and_undone(lab4: labkit.Lab, verdict: Any) -> None:
     answer = "def average_of_all(x):\n    if rank:\n        dist.all_reduce(x)\n    return x"
-    name, text = verdict(answer, "00-3")
+    name, text = verdict(answer, AVERAGE)
     assert name == "Deadlock"
     assert "rank 0, which has ended" in text
     assert works(lab4)
@@ -543,19 +545,19 @@ def test_a_deadlock_is_proved_and_undone(lab4: labkit.Lab, verdict: Any) -> None
 
 def test_an_answer_that_ends_its_process(lab4: labkit.Lab, verdict: Any) -> None:
     answer = "import os\ndef neighbour():\n    if rank == 2:\n        os._exit(3)\n    return 1"
-    name, text = verdict(answer, "00-1")
+    name, text = verdict(answer, "00-3")
     assert name == "Died"
     assert "lab.restart(ranks=[2])" in text
     with pytest.raises(RankDied):
-        labkit.check("00-1")
+        labkit.check("00-3")
     lab4.restart(ranks=[2])
     assert works(lab4)
-    assert verdict(NEIGHBOUR, "00-1")[0] == "passed"
+    assert verdict(NEIGHBOUR, "00-3")[0] == "passed"
 
 
 def test_an_answer_that_changes_the_group(lab4: labkit.Lab, verdict: Any) -> None:
     answer = NEIGHBOUR.replace("return", "dist.destroy_process_group()\n    return")
-    name, text = verdict(answer, "00-1")
+    name, text = verdict(answer, "00-3")
     assert name == "passed"
     assert "labkit has formed the lab's own anew" in text
     assert works(lab4)
@@ -567,7 +569,7 @@ def test_messages_that_nobody_receives_do_not_reach_the_next_answer(
     answer = NEIGHBOUR.replace(
         "return", "dist.isend(torch.ones(1), (rank + 1) % 4) if rank == 0 else None\n    return"
     )
-    verdict(answer, "00-1")
+    verdict(answer, "00-3")
     assert works(lab4)
     run_cell(
         lab4, "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
@@ -576,7 +578,7 @@ def test_messages_that_nobody_receives_do_not_reach_the_next_answer(
 
 
 def test_an_answer_that_cannot_come_back(verdict: Any) -> None:
-    assert verdict("def neighbour():\n    return (i for i in range(3))", "00-1")[0] == "TypeError"
+    assert verdict("def neighbour():\n    return (i for i in range(3))", "00-3")[0] == "TypeError"
 
 
 @pytest.mark.slow
@@ -644,7 +646,7 @@ def test_a_forbidden_call_is_found_in_every_form(
         "    try:\n        dist.all_reduce(x)\n    except Exception:\n        pass\n"
         f"def average_of_all(x):\n    {call}\n    return x"
     )
-    name, _ = verdict(answer, "00-3", forbids=(forbidden,))
+    name, _ = verdict(answer, AVERAGE, forbids=(forbidden,))
     family = collectives.FORMS.get(forbidden, forbidden)  # to forbid a form is to forbid all
     assert name in (f"forbidden: {forbidden}", f"forbidden: {family}")
     assert works(lab4)  # the functions are back
@@ -661,7 +663,7 @@ def test_a_forbidden_call_is_found_in_every_form(
 )  # fmt: skip
 def test_what_is_not_forbidden_passes(verdict: Any, forbidden: str, calls: str) -> None:
     answer = f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {calls}\n    return x"
-    assert not verdict(answer, "00-3", forbids=(forbidden,))[0].startswith("forbidden")
+    assert not verdict(answer, AVERAGE, forbids=(forbidden,))[0].startswith("forbidden")
 
 
 @pytest.mark.parametrize(
@@ -690,7 +692,7 @@ def test_what_is_sent_is_counted(lab4: labkit.Lab, call: str, numbers: tuple[Any
         "from torch.distributed import all_gather_object as gathered\n"
         f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {call}\n    return x",
     )
-    result, _ = check.examine(catalogue.find("00-3"))
+    result, _ = check.examine(AVERAGE)
     for measure, number in zip(
         ("messages sent", "bytes sent", "collectives"), numbers, strict=True
     ):
@@ -782,17 +784,17 @@ def test_three_hints_and_then_the_way_to_the_solution(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_cell(lab4, NEIGHBOUR)
-    labkit.check("00-1")
+    labkit.check("00-3")
     capsys.readouterr()
     said = []
     for _ in range(5):
         labkit.hint()
         said.append(" ".join(capsys.readouterr().out.split()))
-    hints = catalogue.find("00-1").hints
-    assert said[:3] == [f"Hint {k} of 3 for 00-1: {hint}" for k, hint in enumerate(hints, 1)]
+    hints = catalogue.find("00-3").hints
+    assert said[:3] == [f"Hint {k} of 3 for 00-3: {hint}" for k, hint in enumerate(hints, 1)]
     ending = (
-        'There are no more hints for 00-1; labkit.solution("00-1") shows a solution, and '
-        'labkit.solution("00-1", define=True) defines it.'
+        'There are no more hints for 00-3; labkit.solution("00-3") shows a solution, and '
+        'labkit.solution("00-3", define=True) defines it.'
     )
     assert said[3:] == [ending] * 2
     labkit.solution()
@@ -810,13 +812,13 @@ def hinted(capsys: pytest.CaptureFixture[str], name: str | None = None) -> str:
 def test_a_hint_begins_with_what_the_check_has_found(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_cell(lab4, "def average_of_all(x):\n    return x / wrold_size")
+    run_cell(lab4, "def neighbour():\n    return rank % wrold_size")
     labkit.check("00-3")
     first = hinted(capsys)
     assert first.startswith(
         "Hint for what the check of 00-3 found: Begin with the line that raised"
     )
-    assert "`return x / wrold_size`" in first
+    assert "`return rank % wrold_size`" in first
     assert "wrold_size is not defined there" in first
     assert hinted(capsys).startswith("Hint 1 of 3 for 00-3: ")
     labkit.check("00-3")  # it is found again, and said again
@@ -825,10 +827,10 @@ def test_a_hint_begins_with_what_the_check_has_found(
     own = Mistake("It doubles.", when=lambda *_: True, hint="Halve it.")
     known = replace(catalogue.find("00-3"), mistakes=(own,))
     monkeypatch.setattr(catalogue, "find", lambda name: known)
-    run_cell(lab4, "def average_of_all(x):\n    return 2 * x")
+    run_cell(lab4, "def neighbour():\n    return 2 * rank")
     labkit.check("00-3")
     assert hinted(capsys) == "Hint for what the check of 00-3 found: Halve it."
-    run_cell(lab4, ADD)
+    run_cell(lab4, NEIGHBOUR)
     labkit.check("00-3")
     assert hinted(capsys).startswith("Hint 2 of 3 for 00-3: ")
 
@@ -836,11 +838,11 @@ def test_a_hint_begins_with_what_the_check_has_found(
 def test_a_hint_that_the_verdict_has_given_is_left_out(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = Mistake("Divide the sum by world_size.", when=lambda *_: True)
-    hints = ("Divide that sum by world_size.", "second", "third")
+    said = Mistake("Divide by world_size.", when=lambda *_: True)
+    hints = ("Divide it by world_size.", "second", "third")
     known = replace(catalogue.find("00-3"), mistakes=(said,), hints=hints)
     monkeypatch.setattr(catalogue, "find", lambda name: known)
-    run_cell(lab4, "def average_of_all(x):\n    dist.all_reduce(x)\n    return x")
+    run_cell(lab4, "def neighbour():\n    return rank + 1")
     assert hinted(capsys, "00-3").startswith("Hint 1 of 3")
     check._given.clear()
     labkit.check("00-3")
@@ -852,14 +854,14 @@ def test_a_solution_is_defined_where_the_answer_lives(
 ) -> None:
     import __main__
 
-    run_cell(lab4, "def average_of_all(x): ...")
-    labkit.solution("00-3", define=True)
+    run_cell(lab4, "def average_gradients(model): ...")
+    labkit.solution("00-1", define=True)
     assert " ".join(capsys.readouterr().out.split()) == (
-        "labkit has defined `average_of_all` on ranks 0–3: it is now the course's solution of "
-        "exercise 00-3, and the cells below can use it."
+        "labkit has defined `average_gradients` on ranks 0–3: it is now the course's solution of "
+        "exercise 00-1, and the cells below can use it."
     )
-    labkit.check("00-3")
-    assert "00-3 passed." in plain(capsys.readouterr().out)
+    labkit.check("00-1")
+    assert "00-1 passed." in plain(capsys.readouterr().out)
     monkeypatch.setattr(__main__, "end_of_step", None, raising=False)
     labkit.solution("06-1", define=True)
     assert "` in this notebook" in capsys.readouterr().out

@@ -53,7 +53,6 @@ BUFFERED = "tensors on the CPU go by gloo; the fake NCCL buffers such small mess
 Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
 OTHERWISE: dict[str, dict[str, str]] = {
-    "00_start_here": {"1bfc2303": BEHIND},
     "01_point_to_point": {
         "h5n06b00": BUFFERED,
         "dec81934": BUFFERED,

@@ -88,7 +88,7 @@ def test_the_notebook_for_colab_names_no_address_and_has_the_courses_exercise() 
     text = "\n".join(cell.source for cell in notebook.cells)
     assert 'REPOSITORY = ""' in text
     assert "://" not in text
-    (exercise,) = [c.source for c in notebook.cells if "Exercise 00-1" in c.source]
+    (exercise,) = [c.source for c in notebook.cells if "Exercise 00-3" in c.source]
     task = exercise.partition("**")[2].partition("**")[2]
     course = nbformat.read(material.notebooks("00")[0], as_version=4)
     assert any(task in cell.source for cell in course.cells)

@@ -152,16 +152,17 @@ def test_what_a_timeline_does_not_need_is_told_and_the_rest_works(monkeypatch, c
 
 def test_what_is_not_counted_fails_nobody(monkeypatch, capsys):
     twice = (
-        "def average_of_all(x):\n"
-        "    for _ in range(2):  # one is allowed\n"
-        "        y = x.clone()\n"
-        "        dist.all_reduce(y)\n"
-        "    return y / world_size\n"
+        "def average_gradients(model):\n"
+        "    for p in model.parameters():\n"
+        "        for _ in range(2):  # one is allowed\n"
+        "            y = p.grad.clone()\n"
+        "            dist.all_reduce(y)\n"
+        "        p.grad = y / world_size\n"
     )
     with torch_without(MESSAGES, monkeypatch) as lab:
         (_, uncounted) = said(lab, capsys)
         run_cell(lab, twice)
-        labkit.check("00-3")
+        labkit.check("00-1")
         lines = capsys.readouterr().out.splitlines()
         assert lines[-2] == uncounted
-        assert "00-3 passed." in lines[-1]
+        assert "00-1 passed." in lines[-1]

@@ -156,7 +156,7 @@ SPECIAL: dict[str, Callable[[], dict[str, Any]]] = {
     "endless_on_ranks": lambda: {"nb00": notebook("00", extra={"00-3": ENDLESS_ON_RANKS})},
     "deletes": lambda: {"nb00": notebook("00", extra={"00-4": DELETES})},
     "fakes_check": lambda: {"nb00": notebook("00", STUB, {"00-1": FAKES_CHECK})},
-    "fakes_trial": lambda: {"nb00": notebook("00", {"00-1": "goes down"}, {"00-1": FAKES_TRIAL})},
+    "fakes_trial": lambda: {"nb00": notebook("00", {"00-3": "goes down"}, {"00-1": FAKES_TRIAL})},
     "copies": lambda: {"nb00": notebook("00", STUB, {"00-1": COPIES})},
     "eats": lambda: {"nb00": notebook("00", extra={"00-4": EATS})},
     "leaves": lambda: {"nb00": notebook("00", extra={"00-1": LEAVES})},

@@ -20,7 +20,7 @@ from tests.support.homes import SOLUTION, STUB, hand_in, notebook
 from tests.support.others import NOBODY, as_nobody, as_root, reachable
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
-WRONG = {"00-1": "goes down", "00-2": SOLUTION}
+WRONG = {"00-3": "goes down", "00-2": SOLUTION}
 
 #: Who hands in what, how many of the four exercises count, and what a note has to say.
 CLASS: dict[str, tuple[dict[str, Any], int, str]] = {
@@ -49,7 +49,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name, (given, _, _) in CLASS.items():
         hand_in(folder / "homes" / name, nb00=notebook("00", short=True, **given))
     (progress := folder / "homes" / "wrong" / "work" / "notebooks" / "progress.json").write_text(
-        json.dumps({"version": 1, "exercises": {"00-3": {"passed": True}}})
+        json.dumps({"version": 1, "exercises": {"00-1": {"passed": True}}})
     )
     before = tree(folder)
     junit = folder / "junit.xml"
@@ -80,7 +80,7 @@ def test_only_what_an_answer_gives_in_the_run_counts(graded: dict[str, Any], nam
 @pytest.mark.slow
 def test_a_wrong_answer_is_named(graded: dict[str, Any]) -> None:
     exercises = graded["said"]["wrong"]["exercises"]
-    assert exercises["00-1"]["sentence"].startswith("That is the neighbour on the other side")
+    assert exercises["00-3"]["sentence"].startswith("That is the neighbour on the other side")
     assert exercises["00-2"]["passed"]
 
 

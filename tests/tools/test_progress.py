@@ -17,7 +17,7 @@ from labkit.notebook.show import plain
 SECONDS = 300
 WRONG = "%%px\ndef neighbour():\n    return rank + 1"
 RIGHT = "%%px\ndef neighbour():\n    return (rank + 1) % world_size"
-CHECK = 'labkit.check("00-1")'
+CHECK = 'labkit.check("00-3")'
 
 
 def run(folder: Path, *cells: str) -> list[str]:
@@ -53,13 +53,13 @@ def test_a_learner_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.M
     _, _, wrong, hint, _, right, again = run(
         folder / "notebooks", begin, WRONG, CHECK, "labkit.hint()", RIGHT, CHECK, "_"
     )
-    assert "00-1 not yet." in wrong
+    assert "00-3 not yet." in wrong
     assert told.format(0) in wrong
     assert hint.startswith("Hint")
-    assert right.endswith("00-1 passed.\n")  # how far one is was said before
+    assert right.endswith("00-3 passed.\n")  # how far one is was said before
     assert again == right  # the verdict, displayed in a cell of its own
     kept = progress.read(folder)
-    entry = kept.exercises["00-1"]
+    entry = kept.exercises["00-3"]
     assert (entry.passed, entry.tries, entry.hints, entry.solution) == (True, 2, 1, False)
     assert list(entry.mistakes.values()) == [1]
     assert kept.notebook == "00_start_here.ipynb"
@@ -81,7 +81,7 @@ def test_a_learner_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.M
         RIGHT,
         CHECK,
     )
-    assert table.splitlines()[1].split()[:5] == ["00_start_here", *"✓○○○"]
-    assert table.endswith("Go on with exercise 00-2 in 00_start_here.ipynb.")
+    assert table.splitlines()[1].split()[:5] == ["00_start_here", *"○○✓○"]
+    assert table.endswith("Go on with exercise 00-1 in 00_start_here.ipynb.")
     assert told.format(1) in check
-    assert progress.read(folder).exercises["00-1"].tries == 2
+    assert progress.read(folder).exercises["00-3"].tries == 2

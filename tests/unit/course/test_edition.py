@@ -170,7 +170,7 @@ def test_definitions(nb: NotebookNode) -> None:
 
 
 def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
-    source = edition.solution("00-1")
+    source = edition.solution("00-3")
     assert source.startswith("%%px\ndef neighbour() -> int:\n")
     assert "SOLUTION" not in source
     with pytest.raises(labkit.LabError, match="no solution of exercise 00-99"):

@@ -1,103 +1,64 @@
-"""Exercise 00-3: average a tensor over the ranks with one all_reduce."""
+"""Exercise 00-3: name the next rank of the ring: the neighbour of the last one is rank 0."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from ...exercise import Exercise, Goal, Here, Mistake
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import Predicate, simulated
-from .reduced import left_by_reduce
 
 
-def _brought(rank: int) -> torch.Tensor:
-    """Return what a rank brings: no rank's numbers are an average, and one is negative."""
-    return torch.tensor([rank + 1.25, 7.0 - 3.0 * rank * rank])
+def trial(answer: Callable[[], Any], here: Here) -> Any:
+    return answer()
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    return answer(_brought(here.rank).to(here.device))
+def expected(world_size: int) -> list[int]:
+    return [(r + 1) % world_size for r in range(world_size)]
 
 
-def _sum(world_size: int) -> torch.Tensor:
-    return torch.stack([_brought(r) for r in range(world_size)]).sum(0)
-
-
-def expected(world_size: int) -> list[torch.Tensor]:
-    return [_sum(world_size) / world_size] * world_size
-
-
-def _reduced(yours: Any, expected: Any, n: int) -> bool:
-    return left_by_reduce([mine * n for mine in yours], [_brought(r) for r in range(n)])
-
-
-def _all_give(combine: Callable[[torch.Tensor], torch.Tensor]) -> Predicate:
-    """Return the predicate of ranks that all have ``combine(what all bring)``, divided by their
-    number or not."""
-    give = lambda n: combine(torch.stack([_brought(r) for r in range(n)]))  # noqa: E731
-    return simulated(lambda n: [give(n)] * n) | simulated(lambda n: [give(n) / n] * n)
-
-
-def _each_gives(change: Callable[[torch.Tensor, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of ranks that have ``change(what it brings, n)`` each."""
-    return simulated(lambda n: [change(_brought(r), n) for r in range(n)])
+def _each(named: Callable[[int, int], int]) -> Predicate:
+    """Return the predicate of ranks that each name ``named(rank, n)``."""
+    return simulated(lambda n: [named(r, n) for r in range(n)])
 
 
 EXERCISE = Exercise(
     id="00-3",
-    title="Average over the ranks",
-    answer="average_of_all",
+    title="Name your neighbour",
+    answer="neighbour",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "dist.all_reduce changes the tensor that it is given and returns None: call it on "
-            "a line of its own.",
-            raises=r"^TypeError: unsupported operand type\(s\) for //?: 'NoneType'",
+            "The last rank names a rank that does not exist: after the last one comes rank 0.",
+            when=_each(lambda r, n: r + 1),
+            hint="Which ranks are there in a world of four? What is the largest rank + 1?",
         ),
         Mistake(
-            "Not every rank has the average: dist.reduce gives the sum to one rank only. "
-            "dist.all_reduce gives it to all.",
-            when=_reduced,
-            hint="Compare the arguments: reduce has dst, the one rank that gets the result.",
+            "That is the neighbour on the other side: the next rank is one more, not one less.",
+            when=_each(lambda r, n: (r - 1) % n) | _each(lambda r, n: r - 1),
         ),
         Mistake(
-            "That is the sum: divide it by the number of ranks.",
-            when=simulated(lambda n: [_sum(n)] * n),
+            "That is the rank itself, not its neighbour.",
+            when=_each(lambda r, n: r),
         ),
         Mistake(
-            "You divide by the number of ranks twice, before the all_reduce and after it; once is "
-            "enough.",
-            when=simulated(lambda n: [_sum(n) / n / n] * n),
+            "You divide by the wrong number: the ranks go from 0 to world_size - 1, so counting "
+            "begins again at world_size.",
+            when=_each(lambda r, n: (r + 1) % (n + 1)) | _each(lambda r, n: (r + 1) % (n - 1)),
         ),
         Mistake(
-            "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "
-            "the two numbers apart: add up each of them over the ranks, then divide by the number "
-            "of ranks.",
-            when=_all_give(lambda all: all.sum(0).mean()) | _each_gives(lambda x, n: x.mean()),
-        ),
-        Mistake(
-            "Each rank still has its own numbers: nothing was added up over the ranks.",
-            when=_each_gives(lambda x, n: x) | _each_gives(lambda x, n: x / n),
-        ),
-        Mistake(
-            "One collective is enough: one all_reduce adds up both numbers, on all ranks.",
-            missed="collectives",
-        ),
-        Mistake(
-            "This is the ranks' largest, smallest or product. An average needs their sum, which is "
-            "what dist.all_reduce gives without op=; then divide by world_size.",
-            when=_all_give(lambda all: all.amax(0))
-            | _all_give(lambda all: all.amin(0))
-            | _all_give(lambda all: all.prod(0)),
+            "Every rank returns the same number: start from rank, which is different on each.",
+            when=lambda yours, expected, n: (
+                n > 1 and all(y == yours[0] for y in yours) and isinstance(yours[0], int)
+            ),
         ),
     ),
     hints=(
-        "An average is a sum, divided by the number of terms. Section 5 has the call for the sum.",
-        "dist.all_reduce(x) changes x itself and returns nothing. What is in x afterwards?",
-        "Afterwards x holds the sums over all ranks: what is left to do with them?",
+        "Each rank knows its own number, as rank. Write the results for ranks 0, 1, 2 and 3 below "
+        "each other: where does the pattern break?",
+        "rank + 1 is right on all ranks but the last. An if helps there, or an operator that "
+        "starts again from 0: what is 4 % 4?",
+        "You need the remainder of rank + 1 after division by the number of ranks.",
     ),
 )
