@@ -111,7 +111,7 @@ def processes(devices: Sequence[object], *, backend: str = "gloo") -> Picture:
     --------
     >>> picture = labkit.figures.processes(lab["device"], backend="gloo")
     >>> print(picture.text.rpartition("\\n")[0])
-    The processes of a lab of 4 ranks.
+    4 ranks and the kernel: 5 processes, each with its own memory
     kernel: a plain cell runs here, once; its variables are here
     ranks 0–3: a %%px cell runs here, once per rank, with variables of their own
     process group: ranks 0–3; tensors go from rank to rank, not through the kernel
@@ -123,6 +123,8 @@ def processes(devices: Sequence[object], *, backend: str = "gloo") -> Picture:
     for height in (PROCESS, ARROW, BAR, ARROW, PROCESS, ARROW):
         tops.append(tops[-1] + height)
     sheet = Sheet(WIDTH, tops[-1] + BAR)
+    title = f"{n} rank{'s' * (n > 1)} and the kernel: {n + 1} processes, each with its own memory"
+    sheet.words((0, -0.2), title, ha="left", weight="bold", size=TITLE_SIZE)
     _process(sheet, (0, tops[0]), WIDTH, CARD, "notebook kernel",
              "runs plain cells; its own variables, such as lab")  # fmt: skip
     sheet.arrow((WIDTH / 2, tops[1]), (WIDTH / 2, tops[2]), INK, both=True)
@@ -137,7 +139,7 @@ def processes(devices: Sequence[object], *, backend: str = "gloo") -> Picture:
     _bar(sheet, tops[6], f"process group ({backend}): tensors, from rank to rank")
     everyone = label(range(n))
     text = [
-        f"The processes of a lab of {n} rank{'s' * (n > 1)}.",
+        title,
         "kernel: a plain cell runs here, once; its variables are here",
         f"{everyone}: a %%px cell runs here, once per rank, with variables of their own",
         f"process group: {everyone}; tensors go from rank to rank, not through the kernel",
