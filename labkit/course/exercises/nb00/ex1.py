@@ -86,6 +86,12 @@ def _only(parameter: int) -> Predicate:
     return rank_simulated(lambda r, n: [pick[0](n, r)[0], pick[1](n, r)[1], WEIGHT[0], BIAS])
 
 
+def _last_divided(n: int) -> list[Any]:
+    """Return what the trial returns of a rank that divided the bias's gradient only."""
+    total = _all(n).sum(0)
+    return _left(torch.cat([total[:2], total[2:] / n]))
+
+
 EXERCISE = Exercise(
     id="00-1",
     title="Average the gradients",
@@ -100,6 +106,26 @@ EXERCISE = Exercise(
             "a line of its own.",
             when=some_rank(lambda mine, its: mine[0] is None),
             raises=r"^TypeError: unsupported operand type\(s\) for //?=?: 'NoneType'",
+        ),
+        Mistake(
+            "That is the parameter itself. Its gradient is p.grad, and that is what has to be "
+            "added up and divided.",
+            raises=r"^RuntimeError: a leaf Variable that requires grad is being used",
+        ),
+        Mistake(
+            "A model has no gradient of its own: each of its parameters has one. Write a loop, "
+            "for p in model.parameters(), and use p.grad.",
+            raises=r"^AttributeError: '\w+' object has no attribute 'grad'",
+        ),
+        Mistake(
+            "That is the mean of the numbers in one rank's tensor. The mean over the ranks is the "
+            "sum that dist.all_reduce gives, divided by world_size.",
+            raises=r"^RuntimeError: attempting to assign a gradient of size '\[\]'",
+        ),
+        Mistake(
+            "Not every rank makes the call, and those that do wait for the others. Every rank has "
+            "to run the loop: no condition on the rank.",
+            stuck=r"waits? in (?:all_)?reduce[\s\S]*(?:condition|ended)",
         ),
         Mistake(
             "The weights have changed, not only the gradients. A parameter's gradient is p.grad; "
@@ -119,8 +145,13 @@ EXERCISE = Exercise(
             when=_all_have(lambda all: all.sum(0)),
         ),
         Mistake(
-            "You divide by the number of ranks twice, before the all_reduce and after it; once is "
-            "enough.",
+            "Only the last gradient is divided. The line that divides belongs inside the loop, "
+            "after the all_reduce.",
+            when=simulated(lambda n: [_last_divided(n)] * n),
+        ),
+        Mistake(
+            "This is the mean, divided by the number of ranks once more: divide once, by "
+            "world_size.",
             when=simulated(lambda n: [_left(_all(n).sum(0) / n / n)] * n),
         ),
         Mistake(
@@ -129,7 +160,8 @@ EXERCISE = Exercise(
             when=_only(0) | _only(1),
         ),
         Mistake(
-            "Each rank still has its own numbers: nothing was added up over the ranks.",
+            "Each rank still has its own gradients: nothing was added up over the ranks, or not "
+            "the gradients, p.grad, but the parameters.",
             when=_each_has(lambda g, n: g) | _each_has(lambda g, n: g / n),
         ),
         Mistake(
