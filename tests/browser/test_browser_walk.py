@@ -156,7 +156,8 @@ def test_every_exercise_fails_on_its_stub_and_then_passes(steps: dict[str, Steps
     for name, taken in steps.items():
         assert f"{name} not yet." in taken["stub"]
         assert "passed" not in taken["stub"]
-        assert taken["right"].strip().endswith(f"{name} passed.")
+        # the first check of a session that tries an answer adds how far one is
+        assert f"{name} passed." in taken["right"].splitlines()
         assert "✗" not in taken["right"]
 
 
