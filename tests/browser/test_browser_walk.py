@@ -36,7 +36,7 @@ EXPECTED = {
 }
 
 #: What labkit writes below an error, by the cell that raises it.
-HINTS = {"x": ["x is a name of the ranks: begin the cell with %%px."]}
+HINTS = {"x": ["x is a name of the ranks: begin the cell with %%px.\n"]}
 
 #: What the check of an exercise said to each answer, and the hint: step -> text.
 Steps = dict[str, str]
