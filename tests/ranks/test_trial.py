@@ -220,7 +220,7 @@ def neighbour():
     return right
 """,
     )
-    exercise = replace(catalogue.find("00-1"), forbids=("isend", "irecv"))
+    exercise = replace(catalogue.find("00-3"), forbids=("isend", "irecv"))
     assert check.examine(exercise)[0].forbidden == []
     forbidden = check.examine(replace(exercise, forbids=("batch_isend_irecv",)))[0].forbidden
     assert set(forbidden) == {"batch_isend_irecv"}
