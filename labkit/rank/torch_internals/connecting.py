@@ -13,15 +13,14 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
-from weakref import WeakSet
 
 import torch.distributed as dist
 
 _original: Callable[..., None] | None = None
 #: Of each constructor that is waited for: gets None when it has returned, or its error.
 _attempts: list[queue.SimpleQueue[BaseException | None]] = []
-#: The threads in which constructors run, or ran.
-_threads: WeakSet[threading.Thread] = WeakSet()
+#: Stand for the constructors that run, whether somebody waits for them or not.
+_running: set[object] = set()
 
 
 def install() -> None:
@@ -39,16 +38,17 @@ def connect(self: Any, *given: Any, **named: Any) -> None:
 
     def run() -> None:
         assert _original is not None
+        result: BaseException | None = None
         try:
             _original(self, *given, **named)
         except BaseException as error:
-            ended.put(error)
-        else:
-            ended.put(None)
+            result = error
+        _running.discard(ended)
+        ended.put(result)
+        del result  # it keeps its frames, and they would keep it
 
-    thread = threading.Thread(target=run, name="labkit connections", daemon=True)
-    _threads.add(thread)
-    thread.start()
+    _running.add(ended)
+    threading.Thread(target=run, name="labkit connections", daemon=True).start()
     _attempts.append(ended)
     try:
         error = ended.get()
@@ -77,7 +77,7 @@ def is_under_way() -> bool:
     One that was interrupted goes on: it waits for addresses of the other ranks, and holds the lock
     of the store that this rank's next group needs.
     """
-    return any(thread.is_alive() for thread in list(_threads))
+    return bool(_running)
 
 
 def behind(frame: FrameType) -> FrameType:

@@ -97,6 +97,7 @@ ARGUMENTS = {"timeout", "seconds", "linger", "patience"}
 #: What says so itself, and why.
 ALLOWED = {
     "rank/torch_internals/groups.py": "torch's own default",
+    "figures/film.py": "a picture's own pace, for readers",
     "figures/style.py": "units: seconds, milliseconds, microseconds",
 }
 
