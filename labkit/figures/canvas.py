@@ -30,11 +30,16 @@ class Canvas:
     """The figure of a layout, in inches from its left upper corner."""
 
     def __init__(
-        self, columns: Sequence[Sequence[list[np.ndarray]]], names: Sequence[int], title: str
+        self,
+        columns: Sequence[Sequence[list[np.ndarray]]],
+        names: Sequence[int],
+        title: str,
+        heads: tuple[str, str] = ("before", "after"),
     ) -> None:
         gap = 1.15 + 0.05 * min(len(names), 8)
         self.layout = layout = lay_out(columns, MAX_WIDTH - 2 * MARGIN - LABEL - gap)
         self.names = names
+        self.column_heads = heads
         wide, high = layout.box
         self.left = (LABEL, LABEL + layout.width(0) * wide + gap)
         width = self.left[1] + layout.width(1) * wide
@@ -63,7 +68,7 @@ class Canvas:
         words = self.sheet.words
         words((0, 0), self.title, ha="left", va="top", family="monospace", weight="bold",
               size=TITLE_SIZE, linespacing=1.25)  # fmt: skip
-        for column, head in enumerate(("before", "after")):
+        for column, head in enumerate(self.column_heads):
             middle = self.left[column] + self.layout.width(column) * self.layout.box[0] / 2
             words((middle, self.heads), head, colour=SOFT_INK, style="italic")
         for row, name in enumerate(self.names):

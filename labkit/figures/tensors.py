@@ -28,6 +28,7 @@ def before_after(
     groups: Iterable[Iterable[int]] | None = None,
     reduced: bool | None = None,
     how_to_read: str = "",
+    heads: tuple[str, str] = ("before", "after"),
 ) -> Picture:
     """Draw the tensors that the ranks held before and after they talked, and who sent to whom.
 
@@ -58,6 +59,8 @@ def before_after(
     how_to_read
         One sentence under the picture. Without messages, others follow it that say what the dot
         and the arrows of a collective are.
+    heads
+        What stands above the two columns, such as the names of two tensors.
 
     Examples
     --------
@@ -84,7 +87,7 @@ def before_after(
     lines = [title] if title else []
     for name, old, new in zip(names, *rows, strict=True):
         lines.append(f"rank {name}: {text(old)} → {text(new)}")
-    canvas = Canvas(rows, names, title)
+    canvas = Canvas(rows, names, title, heads)
     canvas.draw(moves)
     notes = [how_to_read] if how_to_read else []
     if moves.meetings:
