@@ -156,9 +156,9 @@ EXERCISE = Exercise(
     hints=(
         "Look at one cut, between ranks 0 and 1. Which of the two calls does each of them make "
         "first?",
-        "At each cut, the lower rank is in its second block and the upper rank in its first. One "
-        "of these two blocks has to begin with the other call.",
-        "If the lower rank receives first, rank 1 can send to rank 0 and go on to its second "
-        "block. That frees rank 2, and so on along the chain.",
+        "No order of the calls is needed if all of a rank's messages are started together: collect "
+        "them in a list, and pass it to batch_isend_irecv.",
+        "In each block, append two P2POp to the list, one with dist.isend and one with dist.irecv. "
+        "Start the batch after both blocks, and wait for every Work.",
     ),
 )
