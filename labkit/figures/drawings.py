@@ -35,6 +35,8 @@ SPACE, PROCESS, BAR, ARROW = 0.16, 0.72, 0.34, 0.34
 APART, STORE, ARROWS, RANK = 0.3, 1.08, 0.62, 0.5
 #: On a node: its width, height, the edge around its processes; heights of a process and a GPU.
 NODE_WIDTH, NODE, EDGE, WORKER, GPU = 5.2, 1.42, 0.12, 0.56, 0.3
+#: Least width of rows and columns of nodes, which have a title.
+GRID_WIDTH = 4.1
 #: Most nodes in a picture, and most processes on one.
 MAX_NODES, MAX_WORKERS = 4, 4
 #: In a table: of a row's name, a column, a row, the heads, between two boxes.
@@ -166,19 +168,22 @@ def _bar(sheet: Sheet, top: float, text: str) -> None:
     sheet.words((WIDTH / 2, top + BAR / 2), text, on=GRID, size=LABEL_SIZE)
 
 
-def nodes(sizes: Sequence[int]) -> Picture:
+def nodes(sizes: Sequence[int], *, columns: bool = False) -> Picture:
     """Draw the processes of a job on their nodes, each with its RANK, its LOCAL_RANK and its GPU.
 
     Parameters
     ----------
     sizes
         Number of processes on each node, one per GPU: 1 to 4 nodes with 1 to 4 processes.
+    columns
+        Whether to outline the processes with the same LOCAL_RANK, and to draw the fast links
+        inside each node.
 
     Examples
     --------
     >>> picture = labkit.figures.nodes([2, 2])
     >>> print(picture.text.rpartition("\\n")[0])
-    RANK goes on from node to node, LOCAL_RANK starts again
+    RANK continues across nodes; LOCAL_RANK restarts at 0
     node 0: RANK 0, LOCAL_RANK 0, cuda:0; RANK 1, LOCAL_RANK 1, cuda:1
     node 1: RANK 2, LOCAL_RANK 0, cuda:0; RANK 3, LOCAL_RANK 1, cuda:1
     """
@@ -187,15 +192,22 @@ def nodes(sizes: Sequence[int]) -> Picture:
             f"a picture shows 1 to {MAX_NODES} nodes with 1 to {MAX_WORKERS} processes each, not "
             f"{list(sizes)}"
         )
-    title = "RANK goes on from node to node, LOCAL_RANK starts again"
-    sheet = Sheet(NODE_WIDTH, 0.3 + len(sizes) * (NODE + SPACE) - SPACE)
-    sheet.words((0, 0.08), title, ha="left", weight="bold", size=TITLE_SIZE)
+    title = (
+        "A row is a node; a column has one LOCAL_RANK"
+        if columns
+        else "RANK continues across nodes; LOCAL_RANK restarts at 0"
+    )
+    bottom = 0.3 + len(sizes) * (NODE + SPACE) - SPACE
     wide = (NODE_WIDTH - EDGE) / MAX_WORKERS - EDGE
+    node_width = EDGE + max(sizes) * (wide + EDGE) if columns else NODE_WIDTH
+    sheet = Sheet(max(node_width, GRID_WIDTH), bottom + 0.36 * columns)
+    sheet.words((0, 0.08), title, ha="left", weight="bold", size=TITLE_SIZE)
     text, rank = [title], 0
     for node, size in enumerate(sizes):
         top = 0.3 + node * (NODE + SPACE)
-        sheet.box((0, top), NODE_WIDTH, NODE, GRID, edge=LINE)
-        sheet.words((EDGE, top + 0.17), f"node {node}", on=GRID, ha="left", weight="bold")
+        sheet.box((0, top), node_width, NODE, GRID, edge=LINE)
+        name = f"row {node}: node {node}" if columns else f"node {node}"
+        sheet.words((EDGE + 0.05 * columns, top + 0.17), name, on=GRID, ha="left", weight="bold")
         told = []
         for local_rank in range(size):
             left, gpu = EDGE + local_rank * (wide + EDGE), f"cuda:{local_rank}"
@@ -207,13 +219,24 @@ def nodes(sizes: Sequence[int]) -> Picture:
             sheet.arrow((middle, below), (middle, below + 0.14), INK, heads=False)
             sheet.box((left, below + 0.14), wide, GPU, CARD, edge=INK)
             sheet.words((middle, below + 0.14 + GPU / 2), gpu)
+            if columns and local_rank:
+                height = below + 0.14 + GPU / 2
+                sheet.arrow((left - EDGE, height), (left, height), INK, heads=False, thick=5)
             told.append(f"RANK {rank}, LOCAL_RANK {local_rank}, {gpu}")
             rank += 1
         text.append(f"node {node}: {'; '.join(told)}")
     note = (
-        "A coloured box is a process, the white box below it its GPU. GPUs are numbered on each "
-        "node from 0, as local ranks are."
+        "A coloured box is a process, the white box below it its GPU. GPUs and local ranks are "
+        "numbered from 0 on each node."
     )
+    if columns:
+        for column in range(max(sizes)):
+            left, width = 0.66 * EDGE + column * (wide + EDGE), wide + 0.68 * EDGE
+            sheet.box((left, 0.56), width, bottom - 0.44, "none", edge=INK, dashed=True,
+                      thick=1.6, above=4)  # fmt: skip
+            sheet.words((left + width / 2, bottom + 0.26), f"column {column}",
+                        weight="bold")  # fmt: skip
+        note = "Thick lines are the fast links inside a node; a dashed outline is a column."
     return Picture(sheet.figure, "\n".join(text), note)
 
 
@@ -232,7 +255,7 @@ def rendezvous(world_size: int = 4) -> Picture:
     --------
     >>> picture = labkit.figures.rendezvous(4)
     >>> print(picture.text.rpartition("\\n")[0])
-    4 ranks meet at one address, then connect to each other; rank 0 serves the store.
+    4 ranks find each other through the store, then connect directly; rank 0 serves it.
     1. ranks 0–3 → store: my address
     2. store → ranks 0–3: the addresses of the others
     3. rank to rank: 6 connections
@@ -243,7 +266,7 @@ def rendezvous(world_size: int = 4) -> Picture:
     top = STORE + ARROWS
     below = 0.4 + 0.14 * (n - 2)
     sheet = Sheet(WIDTH, top + RANK + below)
-    title = f"{n} ranks meet at one address, then connect to each other"
+    title = f"{n} ranks find each other through the store, then connect directly"
     sheet.words((0, -0.2), title, ha="left", weight="bold", size=TITLE_SIZE)
     sheet.box((0, 0), WIDTH, STORE, CARD, edge=INK)
     sheet.words((WIDTH / 2, 0.2), "store at MASTER_ADDR:MASTER_PORT", weight="bold")
@@ -278,14 +301,14 @@ def rendezvous(world_size: int = 4) -> Picture:
     sheet.words((WIDTH / 2, top + RANK + below - 0.08), counted, weight="bold")
     everyone = label(range(n))
     text = [
-        f"{title}; rank 0 serves the store.",
+        f"{title}; rank 0 serves it.",
         f"1. {everyone} → store: my address",
         f"2. store → {everyone}: the addresses of the others",
         f"3. {last}",
     ]
     note = (
-        "This is gloo's way. 1: every rank connects to the store, the only address that all of "
-        "them know, and writes its own address there. 2: it reads the others'. 3: the ranks "
+        "This is how gloo does it. 1: every rank connects to the store, the only address that all "
+        "of them know, and writes its own address there. 2: it reads the others'. 3: the ranks "
         "connect to each other. Tensors take these connections, never the store."
     )
     return Picture(sheet.figure, "\n".join(text), note)

@@ -135,8 +135,8 @@ def message_cost(
 ) -> Picture:
     """Draw time and bandwidth of a message against its size, with the line t = α + β·n.
 
-    Left, seconds against bytes, both axes logarithmic; right, bytes per second. The text holds no
-    measured number.
+    Left, seconds against bytes; right, bytes per second; all axes are logarithmic. The text holds
+    no measured number.
 
     Parameters
     ----------
@@ -155,6 +155,8 @@ def message_cost(
     >>> print(picture.text.partition(":")[0])
     one message, 4 B to 1 MiB in 3 rounds
     """
+    from matplotlib.ticker import EngFormatter
+
     n, t = _table(sizes, rounds)
     if unknown := sorted(set(held_out) - set(n.tolist())):
         raise UsageError(f"{unknown[0]:g} bytes are held out, but were not measured")
@@ -163,10 +165,11 @@ def message_cost(
     fit = fit_alpha_beta(n[~out].tolist(), middle[~out].tolist())
     figure, (time, rate) = chart(8.0, 3.5, x=2, panels=2)
     time.set_yscale("log")
+    rate.set_yscale("log")  # else the small sizes would all be 0
     handles = []
     for axes, ends in (
         (time, (low, middle, high)),
-        (rate, [n / s / 1e9 for s in (high, middle, low)]),
+        (rate, [n / s for s in (high, middle, low)]),
     ):
         for chosen, face in ((~out, SERIES[0]), (out, CARD)):
             below, centre, above = (end[chosen] for end in ends)
@@ -176,12 +179,12 @@ def message_cost(
             )  # fmt: skip
             handles += [drawn] if axes is time and chosen.any() else []
     if fit.beta > 0:
-        limit = 1 / fit.beta / 1e9
+        limit = 1 / fit.beta
         rate.axhline(limit, color=SERIES[1], **BOUND)
-        rate.annotate("limit 1/β", (0.01, limit), xytext=(0, 3), fontsize=NOTE_SIZE,
+        rate.annotate("1/β", (0.01, limit), xytext=(0, 3), fontsize=NOTE_SIZE,
                       xycoords=("axes fraction", "data"), textcoords="offset points",
                       color=ink_of(SERIES[1]))  # fmt: skip
-    handles.append(_draw_fit(time, rate, fit, n, SERIES[1]))
+    handles.append(_draw_fit(time, rate, fit, n, SERIES[1], factor=1e9))
     labels = ["measured", "held out", fit.describe()]
     for axes in (time, rate):
         bytes_ticks(axes)
@@ -189,10 +192,10 @@ def message_cost(
     time.minorticks_off()
     floor, top = time.get_ylim()
     time.set_ylim(floor, top * (top / floor) ** 0.35)  # room for the legend
-    rate.set_ylim(0)
+    log_ticks(rate)
+    rate.yaxis.set_major_formatter(EngFormatter("B/s"))
     style_axes(time, title="Time of one message", xlabel="size (bytes)", ylabel="time (seconds)")
-    style_axes(rate, title="Bandwidth", xlabel="size (bytes)",
-               ylabel="bytes per second (GB/s)")  # fmt: skip
+    style_axes(rate, title="Bandwidth", xlabel="size (bytes)", ylabel="bytes per second")
     style_legend(time, handles, labels if out.any() else labels[::2], loc="upper left",
                  fontsize=NOTE_SIZE)  # fmt: skip
     head(figure, "A small message costs α; only a large one reaches the bandwidth", TITLE_SIZE)
@@ -200,7 +203,7 @@ def message_cost(
     text = (
         f"one message, {byte_range(n.tolist())} in {len(t)} rounds: two panels against the "
         f"size{some}. Left, the time in seconds, measured and as the line t = α + β·n. Right, "
-        "bytes per second, measured and by the same line, and their limit 1/β."
+        "bytes per second, measured and by the same line, and its limit 1/β."
     )
     return Picture(
         figure,

@@ -29,6 +29,17 @@ def test_processes_are_in_the_picture_and_what_varies_not_in_the_text(drawn, n):
     assert any("(nccl)" in word for word in found)
 
 
+def test_columns_have_one_local_rank_of_each_node(drawn):
+    picture = nodes([2, 1], columns=True)
+    assert picture.text.startswith("A row is a node; a column has one LOCAL_RANK\nnode 0: RANK 0")
+    assert "dashed outline is a column" in picture.text
+    found = seen(drawn)
+    assert {"row 0: node 0", "row 1: node 1", "column 0", "column 1"} <= set(found)
+    assert "column 2" not in found
+    dashed = [box for box in drawn[0].axes[0].patches if box.get_linestyle() not in ("-", "solid")]
+    assert len(dashed) == 2
+
+
 def test_ranks_go_on_where_local_ranks_and_gpus_start_again(drawn):
     assert nodes([1, 4, 4, 3]).text.splitlines()[1:3] == [
         "node 0: RANK 0, LOCAL_RANK 0, cuda:0",

@@ -15,7 +15,7 @@ from labkit.figures.moves import follow, trace
 from labkit.figures.style import COMBINED
 from labkit.figures.values import lay_out, number, pieces, text
 
-from .drawn import check_words
+from .drawn import check_words, words
 
 
 def pixels(picture):
@@ -39,6 +39,14 @@ def test_the_text_has_every_rank_and_value():
         [torch.tensor([1.0]), torch.tensor([2.5])], [torch.tensor([3.5])] * 2, "add"
     )
     assert repr(picture) == f"add\nrank 0: [1] → [3.5]\nrank 1: [2.5] → [3.5]\n{tensors.DOT}"
+
+
+def test_the_columns_are_before_and_after_or_two_tensors(drawn):
+    before_after([1.0], [2.0])
+    before_after([1.0], [2.0], heads=("x", "y"))
+    seen = [{word.get_text() for word in words(figure)} for figure in drawn]
+    heads = [sorted(found & {"before", "after", "x", "y"}) for found in seen]
+    assert heads == [["after", "before"], ["x", "y"]]
 
 
 def test_the_text_ends_with_the_reading_help():
