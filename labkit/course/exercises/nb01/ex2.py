@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import Predicate, some_rank
+from ...mistakes import Predicate
 from .messages import (
     CASES,
     NOT_WAITED_FOR,
     OTHER_DTYPE,
     brought,
+    changes_x,
     gives,
     has_no_tensor,
     simulation,
@@ -66,7 +67,7 @@ EXERCISE = Exercise(
     entries=(
         f"{CASES[0]}, peer: the neighbour",
         f"{CASES[1]}, peer: the opposite rank",
-        "x is as it was",
+        "x afterwards",
     ),
     forbids=(*COLLECTIVES, "send", "recv"),
     goals=(Goal("messages sent", most=lambda n: 2),),
@@ -97,7 +98,7 @@ EXERCISE = Exercise(
         Mistake(
             "x was changed: it belongs to the caller, and the send may still be reading it. "
             "Receive into a separate buffer, and return that.",
-            when=some_rank(lambda mine, its: mine is not None and not mine[-1]),
+            when=changes_x,
         ),
         Mistake(
             "You return your own x. What the other rank sent is in the buffer that irecv has "

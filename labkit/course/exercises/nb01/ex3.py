@@ -10,6 +10,7 @@ import torch
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import every_rank
 from .messages import (
+    CHANGED,
     ENTRIES,
     NO_TENSOR,
     NOT_WAITED_FOR,
@@ -74,7 +75,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The two tensors are swapped: isend takes x, irecv takes the buffer.",
-            when=every_rank(lambda mine, its: not mine[-1] and mine[:-1] != its[:-1]),
+            when=every_rank(lambda mine, its: mine[-1] == CHANGED and mine[:-1] != its[:-1]),
         ),
         Mistake(
             "Only rank 0 is wrong: the ring is not closed. The last rank sends to rank 0, and "

@@ -84,18 +84,19 @@ EXERCISE = Exercise(
     setup="keep = []",
     trial=trial,
     expected=expected,
-    entries=("x: three float32 numbers", "x: one int64 number", "x is as it was"),
+    entries=("x: three float32 numbers", "x: one int64 number", "x afterwards"),
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 4),),
     mistakes=(
         Mistake(
             "The ranks are stuck as before: at a cut, both neighbours send first. Find the two "
-            "ranks that each wait in a send to the other; one of them has to receive first.",
+            "ranks that each wait in a send to the other. Start all four messages of a rank in one "
+            "batch, or let one of the two receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
         ),
         Mistake(
-            "Now both neighbours at a cut receive first: change the order in one of the two blocks "
-            "only.",
+            "Now both neighbours at a cut receive first, and neither sends. Start all messages of "
+            "a rank in one batch, or change the order in one of the two blocks only.",
             stuck=r"Cause: Every one of them waits to receive before it sends",
         ),
         Mistake(

@@ -13,8 +13,10 @@ from ...mistakes import Predicate, every_rank, simulated, some_rank
 
 #: What a rank brings in each case of a trial.
 CASES = ("x: two float32 numbers", "x: int32 of shape [2, 1]")
+#: What a trial says of every x, after all cases.
+KEPT, CHANGED = "x kept", "x changed"
 #: Labels of what a trial of these cases returns.
-ENTRIES = (*CASES, "x is as it was")
+ENTRIES = (*CASES, "x afterwards")
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
 #: What a trial writes into x and the result as soon as an answer has returned.
@@ -35,7 +37,7 @@ def brought(rank: int) -> list[torch.Tensor]:
 def try_cases(
     answer: Callable[[torch.Tensor], Any], here: Here, cases: Sequence[torch.Tensor]
 ) -> list[Any] | None:
-    """Call the answer with each case; return what it gave, and whether every x is as it was; None
+    """Call the answer with each case; return what it gave, and whether every x is unchanged; None
     if it gave None in all cases.
 
     x and the result are overwritten as soon as the answer has returned: an answer that leaves a
@@ -53,7 +55,7 @@ def try_cases(
         for tensor in (x, result):
             if isinstance(tensor, torch.Tensor):
                 tensor.fill_(OVERWRITTEN)
-    return None if all(item is None for item in gave) else [*gave, kept]
+    return None if all(item is None for item in gave) else [*gave, KEPT if kept else CHANGED]
 
 
 def told(result: Any, x: torch.Tensor) -> Any:
@@ -77,7 +79,7 @@ def simulation(
         for rank in range(world_size):
             values = [give(xs, rank) for xs in zip(*everyone, strict=True)]
             lists = [None if value is None else value.tolist() for value in values]
-            found.append(None if all(item is None for item in lists) else [*lists, True])
+            found.append(None if all(item is None for item in lists) else [*lists, KEPT])
         return found
 
     return simulate
@@ -109,8 +111,10 @@ def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:
     return any(isinstance(item, str) for item in items(yours))
 
 
-#: An x is not as it was, and all results are right.
-changes_only_x = some_rank(lambda mine, its: mine is not None and not mine[-1]) & every_rank(
+#: An x has changed on some rank.
+changes_x = some_rank(lambda mine, its: mine is not None and mine[-1] == CHANGED)
+#: An x has changed, and all results are right.
+changes_only_x = changes_x & every_rank(
     lambda mine, its: mine is its is None or mine[:-1] == its[:-1]
 )
 
