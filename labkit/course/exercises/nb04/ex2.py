@@ -1,127 +1,138 @@
-"""Exercise 04-2: number the processes of nodes of different size, as a launcher does."""
+"""Exercise 04-2: find local ranks from host names, where no launcher has counted them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate, simulated
+import torch.distributed as dist
 
-#: What is asked: a rank, and the numbers of processes on the nodes.
-ASKED: tuple[tuple[int, tuple[int, ...]], ...] = (
-    (0, (3,)),
-    (3, (2, 2)),
-    (3, (3, 4)),
-    (6, (3, 4)),
-    (2, (1, 1, 1)),
-    (5, (1, 4, 2)),
-    (4, (4, 1, 3)),
-)
-NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate, rank_simulated
+from .launched import launched
+
+#: Two names, of which one is the beginning of the other.
+FIRST, SECOND = "node1", "node10"
+LABELS = ("1 rank on the first node", "ranks placed in turn", "1 rank on the last node")
 
 
-def trial(answer: Callable[[int, list[int]], dict[str, str]], here: Here) -> list[Any]:
-    found: list[Any] = []
-    for rank, sizes in ASKED:
-        given = list(sizes)
-        numbers = answer(rank, given)
-        changed = given != list(sizes)
-        found.append(f"changed sizes to {given}" if changed else numbers)
-    return found
+def placements(world_size: int) -> tuple[list[str], ...]:
+    """Return the hosts of all ranks in each case."""
+    others = world_size - 1
+    return (
+        [FIRST] + [SECOND] * others,
+        [(FIRST, SECOND)[rank % 2] for rank in range(world_size)],
+        [SECOND] * others + [FIRST],
+    )
 
 
-def numbers(rank: int, sizes: tuple[int, ...]) -> dict[str, int]:
-    """Return the four numbers of one process, counting one process after another."""
-    places = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
-    node, local = places[rank]
-    return dict(zip(NAMES, (rank, len(places), local, sizes[node]), strict=True))
+def trial(answer: Callable[[str], Sequence[int]], here: Here) -> list[Any]:
+    """Ask in each case, in a group of all ranks whose launcher sets no local rank."""
+    with launched(RANK=here.rank, WORLD_SIZE=here.world_size), mock.patch.dict(os.environ):
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            os.environ.pop(name, None)
+        dist.init_process_group()
+        found = [answer(hosts[here.rank]) for hosts in placements(here.world_size)]
+    return [list(pair) if isinstance(pair, tuple) else pair for pair in found]
 
 
-def expected() -> list[dict[str, str]]:
-    return _texts()
+def counted(hosts: Sequence[str], rank: int) -> tuple[int, int]:
+    """Return local rank and local world size of a rank."""
+    return hosts[:rank].count(hosts[rank]), hosts.count(hosts[rank])
 
 
-def _texts(**changes: Callable[[int, tuple[int, ...]], int]) -> list[dict[str, str]]:
-    """Return all answers, in which some numbers may be counted in another way."""
-    return [
-        {
-            name: str(changes[name](rank, sizes) if name in changes else number)
-            for name, number in numbers(rank, sizes).items()
-        }
-        for rank, sizes in ASKED
-    ]
+def _cases(
+    rank: int, world_size: int, count: Callable[[Sequence[str], int], tuple[int, int]] = counted
+) -> list[list[int]]:
+    return [list(count(hosts, rank)) for hosts in placements(world_size)]
 
 
-def _with(**changes: Callable[[int, tuple[int, ...]], int]) -> Predicate:
-    """Return the predicate of answers in which some numbers are counted in another way."""
-    return simulated(lambda n: _texts(**changes))
+def expected(world_size: int) -> list[list[list[int]]]:
+    return [_cases(rank, world_size) for rank in range(world_size)]
+
+
+def _gives(count: Callable[[Sequence[str], int], tuple[int, int]]) -> Predicate:
+    """Return the predicate of ranks that count in another way."""
+    return rank_simulated(lambda rank, n: _cases(rank, n, count))
+
+
+def _local_rank(number: Callable[[Sequence[str], int], int]) -> Predicate:
+    """Return the predicate of ranks whose local ranks alone are counted in another way."""
+    return _gives(lambda hosts, rank: (number(hosts, rank), counted(hosts, rank)[1]))
 
 
 EXERCISE = Exercise(
     id="04-2",
-    title="Number the processes",
-    answer="numbers_of",
+    title="Find the local rank",
+    answer="local_numbers",
     trial=trial,
     expected=expected,
-    where="notebook",
-    entries=tuple(f"numbers_of({rank}, {list(sizes)})" for rank, sizes in ASKED),
+    entries=LABELS,
+    goals=(Goal("collectives", exactly=lambda n: len(LABELS)),),
+    setup="import os",
     mistakes=(
         Mistake(
-            "The values are numbers. Environment variables are text: wrap each one in str(…).",
-            when=lambda yours, expected, n: any(
-                isinstance(value, int) for found in yours for value in found.values()
+            "This launcher sets no LOCAL_RANK and no LOCAL_WORLD_SIZE. Let the ranks tell one "
+            "another the names of their hosts.",
+            raises=r"^KeyError: '?LOCAL_",
+        ),
+        Mistake(
+            "You return the rank, which counts all processes. Count only those before it whose "
+            "host is the same.",
+            when=_local_rank(lambda hosts, rank: rank),
+        ),
+        Mistake(
+            "You start at 1: count the ranks before this one, without itself.",
+            when=_local_rank(lambda hosts, rank: counted(hosts, rank)[0] + 1),
+        ),
+        Mistake(
+            "You subtract the first rank of the node. That is right if the ranks of a node are "
+            "consecutive, and they need not be: count those before this one on the same host.",
+            when=_local_rank(lambda hosts, rank: rank - hosts.index(hosts[rank])),
+        ),
+        Mistake(
+            "rank % size is right if all nodes have equally many ranks, and those of a node are "
+            "consecutive. Count the ranks before this one on the same host.",
+            when=_local_rank(lambda hosts, rank: rank % counted(hosts, rank)[1]),
+        ),
+        Mistake(
+            "That is the number of the node. The local rank is the number of this process among "
+            "those of its node.",
+            when=_local_rank(lambda hosts, rank: list(dict.fromkeys(hosts)).index(hosts[rank]))
+            | _local_rank(lambda hosts, rank: sorted(set(hosts)).index(hosts[rank])),
+        ),
+        Mistake(
+            "The second number is that of all processes. Count those on this host.",
+            when=_gives(lambda hosts, rank: (counted(hosts, rank)[0], len(hosts))),
+        ),
+        Mistake(
+            "The two numbers are exchanged: return the local rank, then the number of processes "
+            "on this host.",
+            when=_gives(lambda hosts, rank: counted(hosts, rank)[::-1]),
+        ),
+        Mistake(
+            f"{FIRST!r} is contained in {SECOND!r}, which is another host: compare whole names.",
+            when=_gives(
+                lambda hosts, rank: (
+                    sum(hosts[rank] in other for other in hosts[:rank]),
+                    sum(hosts[rank] in other for other in hosts),
+                )
             ),
         ),
         Mistake(
-            "You divide by the size of node 0, as if all nodes were equal. Subtract the nodes' "
-            "sizes from the rank, one after the other.",
-            when=_with(LOCAL_RANK=lambda rank, sizes: rank % sizes[0]),
-        ),
-        Mistake(
-            "LOCAL_RANK counts from 0 on every node: it is the rank minus the number of processes "
-            "on the nodes before.",
-            when=_with(LOCAL_RANK=lambda rank, sizes: rank),
-        ),
-        Mistake(
-            "WORLD_SIZE counts the processes of all nodes, and not the nodes: sum(sizes).",
-            when=_with(WORLD_SIZE=lambda rank, sizes: len(sizes)),
-        ),
-        Mistake(
-            "LOCAL_WORLD_SIZE is the size of the process's own node, not always that of node 0.",
-            when=_with(LOCAL_WORLD_SIZE=lambda rank, sizes: sizes[0]),
-        ),
-        Mistake(
-            "The list that was passed has changed: work on a copy, or only read it.",
-            when=lambda yours, expected, n: any(
-                str(found).startswith("changed sizes") for found in yours
-            ),
-        ),
-        Mistake(
-            "You count the first rank of a node as one more on the node before: a node of 3 has "
-            "the local ranks 0, 1 and 2.",
-            when=_with(
-                LOCAL_RANK=lambda rank, sizes: _one_too_far(rank, sizes)[0],
-                LOCAL_WORLD_SIZE=lambda rank, sizes: _one_too_far(rank, sizes)[1],
-            ),
+            "The numbers are right, but one call of all_gather_object brings all names: count both "
+            "numbers in the same list.",
+            missed="collectives",
         ),
     ),
     hints=(
-        "RANK and WORLD_SIZE follow from the arguments at once. For the other two, find out on "
-        "which node the rank is.",
-        "Start with local_rank = rank. As long as it is too large for the node, go on to the next "
-        "one.",
-        "While local_rank is not smaller than the size of the node, subtract that size and go on "
-        "to the next node. What is left is the local rank, and the size of that node is the other "
-        "number.",
+        "Each rank knows only its own host. Which collective brings the names of all ranks to "
+        "every rank?",
+        "Fill a list of world_size items by dist.all_gather_object(hosts, host). Item r is then "
+        "the host of rank r.",
+        "hosts.count(host) is the number of processes on this host. For the local rank, count in "
+        "hosts[:rank] only.",
     ),
 )
-
-
-def _one_too_far(rank: int, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """Return local rank and size for those that leave a node one process too late."""
-    node = 0
-    while rank > sizes[node]:
-        rank -= sizes[node]
-        node += 1
-    return rank, sizes[node]

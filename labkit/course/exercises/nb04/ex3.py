@@ -21,7 +21,11 @@ def local_numbers(rank: int, world_size: int) -> tuple[int, int]:
     return (0, 1) if rank == 0 else (rank - 1, world_size - 1)
 
 
-def trial(answer: Callable[[], int], here: Here) -> list[Any]:
+#: Stands for what only a group has.
+NO_GROUP = "no group"
+
+
+def trial(answer: Callable[[], int], here: Here) -> dict[str, Any]:
     """Form the group of two nodes of different size; ask it for its numbers, and add up."""
     local_rank, local_size = local_numbers(here.rank, here.world_size)
     with launched(
@@ -31,10 +35,10 @@ def trial(answer: Callable[[], int], here: Here) -> list[Any]:
         with _numbered(rank=here.rank, world_size=here.world_size):
             gpu = answer()
         if not dist.is_initialized():
-            return [gpu, "no group", "no group", "no group"]
+            return {"GPU": gpu, "rank": NO_GROUP, "sum": NO_GROUP}
         x = torch.tensor([2.0**here.rank])
         dist.all_reduce(x)
-        return [gpu, dist.get_rank(), dist.get_world_size(), x.item()]
+        return {"GPU": gpu, "rank": dist.get_rank(), "sum": x.item()}
 
 
 class WrongNumbers(ValueError):
@@ -62,16 +66,16 @@ def _numbered(**right: int) -> Iterator[None]:
         yield
 
 
-def expected(world_size: int) -> list[list[Any]]:
+def expected(world_size: int) -> list[dict[str, Any]]:
     return [
-        [local_numbers(rank, world_size)[0], rank, world_size, 2.0**world_size - 1]
+        {"GPU": local_numbers(rank, world_size)[0], "rank": rank, "sum": 2.0**world_size - 1}
         for rank in range(world_size)
     ]
 
 
 def _returns(wrong: Callable[[int, int], int]) -> Predicate:
     """Return the predicate of the right group, and of ``wrong(rank, n)`` as the GPU."""
-    return simulated(lambda n: [[wrong(r, n), *its[1:]] for r, its in enumerate(expected(n))])
+    return simulated(lambda n: [its | {"GPU": wrong(r, n)} for r, its in enumerate(expected(n))])
 
 
 EXERCISE = Exercise(
@@ -80,7 +84,6 @@ EXERCISE = Exercise(
     answer="join",
     trial=trial,
     expected=expected,
-    entries=("returned: the GPU", "get_rank()", "get_world_size()", "a sum over the group"),
     seconds=8,
     mistakes=(
         Mistake(
@@ -100,11 +103,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The number of the GPU is a str: wrap it in int(…).",
-            when=some_rank(lambda mine, its: isinstance(mine[0], str)),
+            when=some_rank(lambda mine, its: isinstance(mine["GPU"], str)),
         ),
         Mistake(
             "There is no group after join: join has to form it, and the check leaves it.",
-            when=some_rank(lambda mine, its: mine[1] == "no group"),
+            when=some_rank(lambda mine, its: mine["rank"] == NO_GROUP),
         ),
     ),
     setup="import os",
