@@ -178,7 +178,7 @@ def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
 
 
 def test_the_solution_of_an_exercise_without_ranks_and_of_one_at_the_back() -> None:
-    assert edition.solution("03-5").startswith("def cost(")
+    assert edition.solution("06-1").startswith("def end_of_step(")
     assert edition.solution("23-2").startswith("%%px\ndef meet(")
 
 

@@ -151,20 +151,20 @@ def test_a_check_notes_what_came_of_it(
     notebook = shell_module.current()
     assert notebook is not None
     check._given.clear()
-    notebook.run_cell("def cost(*asked): ...")
-    labkit.check("03-5")  # a stub: not tried, and not noted
+    notebook.run_cell("def end_of_step(*asked): ...")
+    labkit.check("06-1")  # a stub: not tried, and not noted
     assert not (work / progress.FILE).exists()
     assert "so far" not in capsys.readouterr().out
-    notebook.run_cell("def cost(*asked):\n    return 1 / 0")
-    labkit.check("03-5")
+    notebook.run_cell("def end_of_step(*asked):\n    return 1 / 0")
+    labkit.check("06-1")
     assert " ".join(plain(capsys.readouterr().out).split()).endswith(
-        "labkit.hint() gives a hint. Passed so far: 0 of 5 in notebook 03, 0 of 88 in the course; "
+        "labkit.hint() gives a hint. Passed so far: 0 of 3 in notebook 06, 0 of 88 in the course; "
         "see labkit.progress()."
     )
     labkit.hint()
     labkit.solution(define=True)
-    assert labkit.check("03-5")
-    entry = progress.read(work).exercises["03-5"]
+    assert labkit.check("06-1")
+    entry = progress.read(work).exercises["06-1"]
     assert (entry.passed, entry.tries, entry.hints, entry.solution) == (True, 2, 1, True)
 
 
