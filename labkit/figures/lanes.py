@@ -17,6 +17,7 @@ from .style import (
     LABEL_SIZE,
     NOTE_SIZE,
     SERIES,
+    WORK,
     new_figure,
     style_axes,
     style_legend,
@@ -31,7 +32,9 @@ LANE, AROUND, BAR = 0.42, 0.9, 0.72
 #: The same of a pipeline, and how much of a forward's colour is seen; a backward has all of it.
 STAGE, AROUND_STAGES, LIGHT = 0.36, 0.75, 0.4
 #: How the words of a span begin that only waits: it is hatched.
-WAITS = "wait"
+WAITS = ("wait", "exposed")
+#: Units of time: how many there are in a second, and the axis' name.
+UNITS = {"s": (1.0, "time (seconds)"), "ms": (1e3, "time (ms)")}
 
 
 Passes = Sequence[tuple[str, float, float, int]]
@@ -56,7 +59,14 @@ class Pass(NamedTuple):
     kept: int
 
 
-def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> Picture:
+def lanes(
+    spans: Sequence[Span],
+    *,
+    kinds: Mapping[str, str] | None = None,
+    unit: str = "s",
+    title: str = "",
+    how_to_read: str = "",
+) -> Picture:
     """Draw one bar per span, each in the row of its lane, over one axis of time.
 
     The text has the words of each lane, in order, and no times.
@@ -66,7 +76,12 @@ def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> P
     spans
         ``(lane, words, start, end)``; lanes are drawn from above in the order in which they are
         first named, at most 4. The earliest start is 0 on the axis. Spans whose words begin with
-        "wait" are hatched.
+        "wait" or "exposed" are hatched.
+    kinds
+        By lane, the kind of its work, as a timeline colours it: "forward", "backward", "optimizer",
+        "communication". Without one, each lane has a colour of its own.
+    unit
+        Of the axis: "s" or "ms".
     title
         What was run.
     how_to_read
@@ -87,26 +102,30 @@ def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> P
         raise UsageError(f"spans has {len(names)} lanes; a figure shows 1 to {MAX_LANES}")
     if wrong := [span for span in spans if not span.start <= span.end]:
         raise UsageError(f"{wrong[0].words!r} ends before it starts")
+    per_second, xlabel = UNITS[unit]
     begin = min(span.start for span in spans)
-    whole = max(span.end for span in spans) - begin or 1.0
+    whole = per_second * (max(span.end for span in spans) - begin) or 1.0
     figure = new_figure(6.4, AROUND + LANE * len(names))
     axes = figure.subplots()
+    colours = {
+        name: WORK[kinds[name]].colour if kinds else SERIES[row] for row, name in enumerate(names)
+    }
     for span in spans:
         row = names.index(span.lane)
-        width = max(span.end - span.start, whole / 100)
-        left = span.start - begin
+        width = max(per_second * (span.end - span.start), whole / 100)
+        left = per_second * (span.start - begin)
         waits = span.words.startswith(WAITS)
-        own = {"color": SERIES[row], "edgecolor": CARD, "linewidth": 0.8}
+        own = {"color": colours[span.lane], "edgecolor": CARD, "linewidth": 0.8}
         axes.barh(row, width, BAR, left=left, **(work_style("waiting") if waits else own))
         inside = width > whole * min(1 / 4, 0.03 * len(span.words))  # it fits
         axes.text(
             left + width / 2 if inside else left + width + whole / 80, row, span.words,
             ha="center" if inside else "left", va="center_baseline", fontsize=LABEL_SIZE,
-            color=text_on(SERIES[row] if inside and not waits else CARD), parse_math=False,
+            color=text_on(colours[span.lane] if inside and not waits else CARD), parse_math=False,
         )  # fmt: skip
     axes.set_yticks(range(len(names)), names)
     axes.set(xlim=(0, whole * 1.2), ylim=(len(names) - 0.5, -0.5))
-    style_axes(axes, title=title, xlabel="time (seconds)", grid="x")
+    style_axes(axes, title=title, xlabel=xlabel, grid="x")
     axes.tick_params(axis="y", length=0)
     lines = [title] if title else []
     for name in names:

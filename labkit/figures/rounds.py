@@ -24,7 +24,7 @@ from .chart import (
     titled,
 )
 from .picture import Picture
-from .style import GRID, INK, bytes_axis, style_axes, style_legend
+from .style import CARD, GRID, INK, LABEL_SIZE, bytes_axis, style_axes, style_legend
 
 #: Ratios beyond this factor, or below its inverse, are drawn there: one stray turn would press all
 #: others into a line.
@@ -124,12 +124,14 @@ def against_prediction(
     title: str = "",
     xlabel: str = BYTES,
     ylabel: str = "time per call (seconds)",
+    milliseconds: bool = False,
+    bounds: Mapping[str, float] | None = None,
     how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
     """Draw measured times against size, or against a number, with what was predicted for them.
 
     Points stand at the medians, with a line from the fastest to the slowest round; both axes are
-    logarithmic. The text holds no measured number.
+    logarithmic, unless milliseconds are asked for. The text holds no measured number.
 
     Parameters
     ----------
@@ -142,6 +144,10 @@ def against_prediction(
         By name, the predicted seconds for each size; None where there is no prediction.
     xlabel, ylabel
         What has these sizes, and what takes this time, with their units.
+    milliseconds
+        Whether the times are drawn in milliseconds from 0 on, in equal steps.
+    bounds
+        By name, the seconds of what no other time gets below: a line across, with its name.
 
     Examples
     --------
@@ -151,14 +157,27 @@ def against_prediction(
     >>> print(picture.text.splitlines()[0])
     Time of ring, measured and predicted, for 2 sizes from 1 KiB to 1 MiB.
     """
-    figure, axes = chart(6.4, 3.4, x=2, y=10)
+    figure, axes = chart(6.4, 3.4, x=2, y=0 if milliseconds else 10)
     names = dict.fromkeys([*seconds, *predicted])
+    factor = 1e3 if milliseconds else 1.0
     for name, _, colour, marker in series(names):
-        draw_predicted(axes, sizes, predicted.get(name), name, colour)
+        line = predicted.get(name)
+        scaled = None if line is None else [factor * each for each in line]
+        draw_predicted(axes, sizes, scaled, name, colour)
         if name in seconds:
-            draw_rounds(axes, sizes, seconds[name], name, colour, marker=marker, linestyle="")
+            rounds = [[factor * each for each in own] for own in seconds[name]]
+            draw_rounds(axes, sizes, rounds, name, colour, marker=marker, linestyle="")
+    for name, bound in (bounds or {}).items():
+        axes.axhline(factor * bound, color=INK, linewidth=1)
+        axes.annotate(name, (0.01, factor * bound), xytext=(0, -4), va="top", color=INK,
+                      xycoords=("axes fraction", "data"), textcoords="offset points",
+                      bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
+                      fontsize=LABEL_SIZE)  # fmt: skip
     style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
-    seconds_ticks(axes)
+    if milliseconds:
+        axes.set_ylim(bottom=0)
+    else:
+        seconds_ticks(axes)
     if xlabel.endswith("(bytes)"):
         bytes_ticks(axes)
         over = f"for {len(sizes)} sizes from {byte_range(sizes)}"
@@ -167,7 +186,7 @@ def against_prediction(
         over = f"against {xlabel}: {', '.join(f'{size:g}' for size in sizes)}"
     if seconds:
         style_legend(axes, loc="best")
-    text = f"Time of {' and of '.join(names)}, measured and predicted, {over}."
+    text = f"Time of {' and of '.join([*names, *(bounds or ())])}, measured and predicted, {over}."
     return Picture(figure, titled(title, text), how_to_read)
 
 

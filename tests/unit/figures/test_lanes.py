@@ -26,6 +26,18 @@ def test_bars_begin_at_zero_and_waits_are_hatched(drawn):
     assert [bool(bar.get_hatch()) for bar in bars] == [False, True, False]
 
 
+def test_lanes_of_one_kind_have_one_colour_and_milliseconds_if_they_are_asked_for(drawn):
+    kinds = {"a": "backward", "b": "backward"}
+    lanes([*SPANS[:1], ("b", "exposed", 6.0, 6.5)], kinds=kinds, unit="ms")
+    (axes,) = drawn[0].axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([1000, 500])
+    assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, True]
+    assert axes.get_xlabel() == "time (ms)"
+    lanes([("a", "x", 0.0, 1.0), ("b", "y", 0.0, 1.0)], kinds=kinds)
+    first, second = drawn[1].axes[0].patches
+    assert first.get_facecolor() == second.get_facecolor()
+
+
 def test_each_pass_stands_in_its_lane_at_its_time_on_one_scale(drawn):
     longer = [[(name, 2 * begin, 2 * end, kept) for name, begin, end, kept in s] for s in STAGES]
     found = pipelines({"short": STAGES, "long": longer})

@@ -144,3 +144,17 @@ def test_a_prediction_may_be_against_a_number(drawn):
     assert found.text.splitlines()[0].endswith("against number of buckets: 1, 4, 32.")
     ticks = [label.get_text() for label in drawn[0].axes[0].get_xticklabels()]
     assert ticks == ["1", "4", "32"]
+
+
+def test_milliseconds_begin_at_zero_in_equal_steps_and_a_bound_has_its_name(drawn):
+    found = against_prediction(
+        [1, 4], {"overlapped": [[0.3], [0.2]]}, {"overlapped": [0.31, 0.21]},
+        xlabel="number", milliseconds=True, bounds={"computing alone": 0.15},
+    )  # fmt: skip
+    (axes,) = drawn[0].axes
+    assert axes.get_yscale() == "linear"
+    assert axes.get_ylim()[0] == 0
+    heights = [list(line.get_ydata()) for line in axes.lines]
+    assert heights == [pytest.approx(each) for each in ([310, 210], [300, 200], [150, 150])]
+    assert "computing alone" in [text.get_text() for text in axes.texts]
+    assert "of overlapped and of computing alone" in found.text
