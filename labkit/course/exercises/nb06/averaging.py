@@ -18,9 +18,9 @@ CHAIN, CAP = ((3, 5), (5, 4), (4, 2)), 80
 STEPS = 2
 
 MEAN, OWN, SUM, AGAIN, OLD, OTHER = (
-    "the mean over the ranks",
+    "the mean",
     "this rank's own",
-    "the sum over the ranks",
+    "the sum",
     "the mean, divided by world_size again",
     "the mean of the step before",
     "neither the mean nor its own",

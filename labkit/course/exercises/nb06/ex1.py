@@ -40,6 +40,24 @@ def expected() -> list[float]:
     return [round(end_of_step(*case), 9) for case in CASES]
 
 
+def _label(case: tuple[float, float, int, float, float]) -> str:
+    """Return a case in words: its times in milliseconds, its bytes in MB."""
+    compute, size, buckets, alpha, beta = case
+    rate = f"{1e-6 / beta:g} MB/s" if beta else "β = 0"
+    return (
+        f"{1e3 * compute:g} ms, {size / 1e6:g} MB, {buckets} bucket{'s'[: buckets > 1]}, "
+        f"α {1e3 * alpha:g} ms, {rate}"
+    )
+
+
+def _loop(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
+    """Return what comes out if buckets are counted from 0: the first one is ready immediately."""
+    end = 0.0
+    for k in range(buckets):
+        end = max(end, compute * k / buckets) + alpha + beta * size / buckets
+    return end
+
+
 def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
     """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
     return simulated(lambda n: [formula(*case) for case in CASES])
@@ -57,7 +75,7 @@ EXERCISE = Exercise(
         "compute size buckets alpha beta",
         lambda n: CASES,
     ),
-    entries=tuple(f"end_of_step{case}" for case in CASES),
+    entries=tuple(map(_label, CASES)),
     where="notebook",
     mistakes=(
         Mistake(
@@ -88,6 +106,16 @@ EXERCISE = Exercise(
             "You take the longer of computing and sending. But the first bucket is ready only "
             "after compute / buckets, and the last one is sent after all computing.",
             when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
+        ),
+        Mistake(
+            "Your first bucket is ready at the beginning of backward(), and your last one before "
+            "its end. Bucket k, counted from 0, is ready after compute * (k + 1) / buckets.",
+            when=_by(_loop),
+        ),
+        Mistake(
+            "You add one more call in both cases. If the calls queue, buckets · call has the last "
+            "one already, and the first one starts after compute / buckets.",
+            when=_by(lambda t, s, b, x, y: max(t, b * x + s * y) + x + y * s / b),
         ),
     ),
     hints=(

@@ -6,29 +6,40 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import Predicate, every_rank, some_rank
 from ...trial_tools import noted
 from . import averaging
-from .averaging import AGAIN, CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
+from .averaging import AGAIN, CAP, MEAN, OTHER, OWN, STEPS, SUM
 
-ENTRIES = (
-    "weights equal to rank 0's afterwards",
-    "bytes of each all-reduce of a step",
-    "all-reduces (started, waited for) when backward() reaches the first layer",
-    *(f"gradients after step {step + 1}" for step in range(STEPS)),
-    "gradients if odd ranks use two layers in the opposite order",
-)
 #: What the chain's buckets hold, in bytes; the last one begins at the first layer.
 BYTES = [80, 192, 160]
+#: What the trial finds out, in words that a learner knows.
+WEIGHTS, SENT = "weights", "bytes sent by all_reduce"
+EARLY, ORDERS = "started and awaited in backward()", "opposite orders"
+FIRST, SECOND = (f"gradients of step {step + 1}" for step in range(STEPS))
+ZERO, NOT_ZERO = "rank 0's", "not rank 0's"
+#: The bytes of one bucket that holds everything.
+ALL = 10**9
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Take two steps with the chain, and one with two layers in different orders."""
+def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
+    """Take two steps with the chain, and two with two layers in different orders.
+
+    The chain's buckets have to be sent by a function of the trial's own, which counts them: a race
+    of an answer that uses another one would time the wrong network.
+    """
     everyone = range(here.world_size)
     net = averaging.chain(here.rank, here.device)
-    wait_for_all = answer(net, CAP)
+    sent: list[int] = []
+
+    def all_reduce(x: torch.Tensor) -> Any:
+        sent.append(x.nbytes)
+        return dist.all_reduce(x, async_op=True)
+
+    wait_for_all = answer(net, CAP, all_reduce)
     zero = averaging.chain(0, here.device)
     equal = all(map(torch.equal, net.parameters(), zero.parameters()))
     marks, sizes, names, old = [], [], [], None
@@ -37,45 +48,57 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
             averaging.gradients(net, averaging.loss_of_chain(net, rank, step)) for rank in everyone
         ]
         net.zero_grad()
+        sent.clear()
         with noted() as notes:
             mark = lambda n=notes: marks.append((len(n.bytes), n.waits))  # noqa: E731
             averaging.loss_of_chain(net, here.rank, step, mark).backward()
             wait_for_all()
-        sizes.append(notes.bytes)
+        sizes.append(list(sent))
         names.append(averaging.name_of(net, own, here.rank, old))
         old = torch.stack(own).mean(dim=0)
-    return [equal, sizes[0], list(marks[0]), *names, _two_orders(answer, here)]
+    return {
+        WEIGHTS: ZERO if equal else NOT_ZERO,
+        SENT: sizes[0],
+        EARLY: list(marks[0]),
+        FIRST: names[0],
+        SECOND: names[1],
+        ORDERS: _two_orders(answer, here),
+    }
 
 
 def _two_orders(answer: Callable[..., Any], here: Here) -> str:
-    """Take a step in which half of the ranks have their gradients in the opposite order."""
-    layers = averaging.pair(here.device)
-    own = [
-        averaging.gradients(layers, averaging.loss_of_pair(layers, rank))
-        for rank in range(here.world_size)
-    ]
-    wait_for_all = answer(layers, 1)
-    averaging.loss_of_pair(layers, here.rank).backward()
-    wait_for_all()
-    return averaging.name_of(layers, own, here.rank)
+    """Take steps in which half of the ranks have their gradients in the opposite order: with each
+    parameter in a bucket of its own, then with all in one."""
+    for cap in (1, ALL):
+        layers = averaging.pair(here.device)
+        own = [
+            averaging.gradients(layers, averaging.loss_of_pair(layers, rank))
+            for rank in range(here.world_size)
+        ]
+        wait_for_all = answer(layers, cap, _all_reduce)
+        averaging.loss_of_pair(layers, here.rank).backward()
+        wait_for_all()
+        found = averaging.name_of(layers, own, here.rank)
+        if found != MEAN:
+            return found
+    return MEAN
 
 
-def expected(n: int) -> list[list[Any]]:
-    return [[True, BYTES, [2, 0], *[MEAN] * STEPS, MEAN]] * n
+def _all_reduce(x: torch.Tensor) -> Any:
+    return dist.all_reduce(x, async_op=True)
+
+
+def expected(n: int) -> list[dict[str, Any]]:
+    right = {WEIGHTS: ZERO, SENT: BYTES, EARLY: [2, 0], FIRST: MEAN, SECOND: MEAN, ORDERS: MEAN}
+    return [right] * n
 
 
 def _pair(*wrong: str) -> Predicate:
     """Return the predicate of these gradients in the opposite order, on some rank, where the chain
     is in order."""
-    return every_rank(lambda mine, its: mine[:5] == its[:5]) & some_rank(
-        lambda mine, its: mine[5] in wrong
-    )
-
-
-def _only(*wrong: str) -> Predicate:
-    """Return the predicate of these gradients in the first step, on all ranks, after all-reduces
-    of the right buckets."""
-    return every_rank(lambda mine, its: mine[3] in wrong and mine[1] == BYTES)
+    return every_rank(
+        lambda mine, its: all(mine[part] == its[part] for part in its if part != ORDERS)
+    ) & some_rank(lambda mine, its: mine[ORDERS] in wrong)
 
 
 EXERCISE = Exercise(
@@ -85,55 +108,39 @@ EXERCISE = Exercise(
     setup=averaging.SETUP,
     trial=trial,
     expected=expected,
-    entries=ENTRIES,
-    # buckets of both networks, and one broadcast per parameter
-    goals=(Goal("collectives", most=lambda n: len(BYTES) * STEPS + 4 + 6 + 4),),
+    # buckets of both networks (the pair's are four, then one), and one broadcast per parameter
+    goals=(Goal("collectives", most=lambda n: len(BYTES) * STEPS + 4 + 1 + 6 + 4 + 4),),
     mistakes=(
         Mistake(
-            "A bucket was started before all of its gradients were there. Start it when the last "
-            "of its parameters is ready, and forget at the end of a step which ones were ready.",
+            "A bucket was started before all of its gradients were there. Wait until every one of "
+            "its parameters is ready, in whichever order they come, and forget at the end of a "
+            "step which ones were ready.",
             raises=r"AttributeError: 'NoneType' object has no attribute 'flatten'",
         ),
         Mistake(
-            "overlapped returns nothing, or calls the function instead of returning it: return "
-            "the function itself, without ().",
-            raises=r"TypeError: 'NoneType' object is not callable",
+            "The buckets are not sent by the all_reduce that was passed, so a simulated link would "
+            "never see them: call start(bucket, all_reduce).",
+            when=every_rank(lambda mine, its: mine[SENT] == [] and mine[EARLY][0] > 0),
         ),
         Mistake(
             "The ranks begin with different weights: overlapped has to broadcast rank 0's first.",
-            when=some_rank(lambda mine, its: not mine[0]),
-        ),
-        Mistake(
-            "After the second step the gradients are the means of the first: forget at the end "
-            "of a step what was started, or nothing is started in the next.",
-            when=some_rank(lambda mine, its: mine[4] == OLD),
+            when=some_rank(lambda mine, its: mine[WEIGHTS] == NOT_ZERO),
         ),
         Mistake(
             "Each rank keeps its own gradients: a mean that is in flat has to be copied back, by "
             "finish, after the wait.",
-            when=_only(OWN),
+            when=every_rank(lambda mine, its: mine[FIRST] == OWN and mine[SENT] == BYTES),
         ),
         Mistake(
-            "start has divided by world_size already. The gradients are too small or too large "
-            "by a factor: do not scale them again.",
-            when=_only(SUM, AGAIN),
-        ),
-        Mistake(
-            "Nothing is started before backward() has ended: give every parameter a hook, which "
-            "calls start as soon as a bucket is ready.",
-            when=every_rank(lambda mine, its: mine[2] == [0, 0] and mine[1] in ([], BYTES)),
+            "Nothing is started before backward() has ended. Give every parameter a hook by "
+            "register_post_accumulate_grad_hook, which calls it with the parameter; a hook by "
+            "register_hook is called with a gradient, before .grad is set.",
+            when=every_rank(lambda mine, its: mine[EARLY] == [0, 0] and mine[SENT] in ([], BYTES)),
         ),
         Mistake(
             "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
             "overlaps. Start in the hook, finish in the function that you return.",
-            when=every_rank(lambda mine, its: mine[2][1] > 0),
-        ),
-        Mistake(
-            "There is a call per parameter. The buckets are those of cut(net, cap), with one call "
-            "each.",
-            when=every_rank(
-                lambda mine, its: len(mine[1]) > len(BYTES) and sum(mine[1]) == sum(BYTES)
-            ),
+            when=every_rank(lambda mine, its: mine[EARLY][1] > 0),
         ),
         Mistake(
             "The gradients are wrong where ranks have them in different orders: each rank started "
@@ -143,16 +150,17 @@ EXERCISE = Exercise(
             when=_pair(OTHER, AGAIN, SUM),
         ),
         Mistake(
-            "A ready bucket is never started on some rank. One gradient can complete the bucket "
-            "whose turn it is while the buckets after it are ready already: after each gradient, "
-            "start as many buckets as possible.",
+            "A ready bucket is never started on some rank. By the time it is its turn, gradients "
+            "of later buckets may be ready, too, and one gradient may allow several buckets to "
+            "start. After each gradient, start buckets in order as long as all gradients of the "
+            "next one are among those that are ready.",
             when=_pair(OWN, OTHER),
             stuck=r"which ha(?:s|ve) (?:ended|finished)",
         ),
     ),
     hints=(
-        "Keep three things from hook to hook: the buckets, which parameters are ready, and what "
-        "has been started. Functions that you define inside overlapped share its variables.",
+        "The hook and the function that you return are defined inside overlapped, so both share "
+        "its variables: a list of buckets, a set of parameters, and a list of what start gave.",
         "The hook adds its parameter to those that are ready. Then, as long as the next bucket "
         "in order has all of its gradients, it starts that bucket. The function that you return "
         "finishes what was started and empties both collections for the next step.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,20 +11,21 @@ from ...mistakes import simulated
 from .ex1 import end_of_step
 
 #: Seconds of backward() and bytes of gradients; then α and β of the link, which are not shown:
-#: calls cost little, bytes cost most, backward() hides nearly everything, and calls cost most. No
-#: single number of buckets is good for all of them.
+#: calls cost little, bytes cost most, calls queue up beyond 20 buckets, and calls cost most. No
+#: single number of buckets is good for all of them. √(compute / α), which is best if calls queue,
+#: is 2 % off on the first and 5 % on the third: β has to be measured, too.
 STEPS = (
     (0.200, 40e6, 0.00025, 4e-9),
     (0.050, 20e6, 0.0005, 1e-8),
-    (0.100, 8e6, 0.001, 1e-9),
+    (0.100, 40e6, 0.002, 1.5e-9),
     (0.020, 1e6, 0.006, 1e-8),
 )
 #: Calls that may be measured per link, and how far from the best a choice may be.
-CALLS, NEAR = 8, 1.05
+CALLS, NEAR = 8, 1.01
 BUCKETS = range(1, 257)
 #: A measured time is that much too long, in turn.
 NOISE = (0.01, 0.0, 0.02, 0.005)
-GOOD, MANY = "within 5 % of the best", f"more than {CALLS} calls measured"
+GOOD, MANY = f"at most {NEAR:g} × best, {CALLS} calls", f"more than {CALLS} calls measured"
 
 #: What other cells of the notebook define.
 SETUP = """
@@ -38,6 +40,20 @@ def end_of_step(compute, size, buckets, alpha, beta):
 Choose = Callable[[Callable[[float], float], float, float], int]
 
 
+class Score(str):
+    """A choice that is good enough: equal to any other such, and shown as how good it is."""
+
+    shown: str
+
+    def __new__(cls, shown: str = GOOD) -> Score:
+        score = super().__new__(cls, GOOD)
+        score.shown = shown
+        return score
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
 class _Link:
     """A link that tells nothing of itself but how long calls take."""
 
@@ -49,8 +65,13 @@ class _Link:
         return (self.alpha + self.beta * nbytes) * (1 + NOISE[self.calls % len(NOISE)])
 
 
-def trial(answer: Choose, here: Here | None) -> list[str]:
-    return [_judged(answer, *step) for step in STEPS]
+def _label(step: tuple[float, float, float, float]) -> str:
+    """Return what is known of a step: its time in milliseconds, its bytes in MB."""
+    return f"{1e3 * step[0]:g} ms, {step[1] / 1e6:g} MB"
+
+
+def trial(answer: Choose, here: Here | None) -> dict[str, str]:
+    return {_label(step): _judged(answer, *step) for step in STEPS}
 
 
 def _judged(choose: Choose, compute: float, size: float, alpha: float, beta: float) -> str:
@@ -63,11 +84,14 @@ def _judged(choose: Choose, compute: float, size: float, alpha: float, beta: flo
         return MANY
     best = min(end_of_step(compute, size, n, alpha, beta) for n in BUCKETS)
     ratio = end_of_step(compute, size, buckets, alpha, beta) / best
-    return GOOD if ratio <= NEAR else f"{buckets} buckets: {ratio:.2f} times the best"
+    chosen = f"{buckets} bucket{'s'[: buckets > 1]}, {ratio:.3f} × best"
+    if ratio > NEAR:
+        return chosen
+    return Score(f"{chosen}, {link.calls} call{'s'[: link.calls != 1]}")
 
 
-def expected() -> list[str]:
-    return [GOOD] * len(STEPS)
+def expected() -> dict[str, str]:
+    return {_label(step): Score() for step in STEPS}
 
 
 def _strategy(choose: Choose) -> Any:
@@ -75,9 +99,21 @@ def _strategy(choose: Choose) -> Any:
     return simulated(lambda n: trial(choose, None))
 
 
-def _large_call(seconds: Callable[[float], float], compute: float, size: float) -> int:
-    """Take a call of all bytes for α."""
-    return max(1, round((compute / seconds(size)) ** 0.5))
+def _root(seconds: Callable[[float], float], compute: float, size: float) -> int:
+    """Take the number that is best if the calls queue."""
+    return max(1, round((compute / seconds(0)) ** 0.5))
+
+
+def _root_of_size(seconds: Callable[[float], float], compute: float, size: float) -> int:
+    """Take as much time for the bytes of a call as for α."""
+    alpha = seconds(0)
+    return max(1, round(((seconds(size) - alpha) / alpha) ** 0.5))
+
+
+def _always_the_same(yours: dict[str, str], expected: dict[str, str], n: int) -> bool:
+    """Hold if wherever a choice is not good enough, on two links or more, it is the same number."""
+    wrong = [re.match(r"\d+ buckets?,", text) for text in yours.values() if text != GOOD]
+    return len(wrong) > 1 and all(wrong) and len({match[0] for match in wrong if match}) == 1
 
 
 EXERCISE = Exercise(
@@ -87,18 +123,13 @@ EXERCISE = Exercise(
     trial=trial,
     expected=expected,
     setup=SETUP,
-    entries=tuple(f"{1e3 * t:g} ms of backward(), {s / 1e6:g} MB" for t, s, _, _ in STEPS),
     where="notebook",
     mistakes=(
         Mistake(
             "One bucket hides nothing: its call starts when backward() has ended. Try several "
-            "numbers in end_of_step.",
+            "numbers in end_of_step. If a formula gave you 1: α is what a call costs before its "
+            "first byte, so measure one of 0 bytes.",
             when=_strategy(lambda seconds, compute, size: 1),
-        ),
-        Mistake(
-            "The time of a call with many bytes was taken for α. α is what a call costs before its "
-            "first byte: measure one of 0 bytes.",
-            when=_strategy(_large_call),
         ),
         Mistake(
             "As many buckets as possible: each is a call and costs α, so the calls queue up. "
@@ -106,9 +137,24 @@ EXERCISE = Exercise(
             when=_strategy(lambda seconds, compute, size: BUCKETS[-1]),
         ),
         Mistake(
+            "It is the same number for every link. Measure the link, and let end_of_step decide.",
+            when=_always_the_same,
+        ),
+        Mistake(
+            "√(compute / α) is best only if the calls queue up. On a link that keeps up with "
+            "backward(), more buckets are better, until their calls begin to queue: measure β, "
+            "too, and compare numbers by end_of_step.",
+            when=_strategy(_root),
+        ),
+        Mistake(
+            "√(β · size / α) divides the bytes so that they cost as much as α, but it does not "
+            "ask what backward() hides: compare numbers by end_of_step, which knows compute.",
+            when=_strategy(_root_of_size),
+        ),
+        Mistake(
             f"More than {CALLS} calls were measured on a link. Two sizes are enough for α and β; "
             "compute the rest with end_of_step.",
-            when=simulated(lambda n: [MANY] * len(STEPS)),
+            when=simulated(lambda n: dict.fromkeys(map(_label, STEPS), MANY)),
         ),
     ),
     hints=(
