@@ -36,8 +36,11 @@ def async_all_reduce(x: torch.Tensor) -> dist.Work:
 class DDP(nn.Module):
     """Average the gradients of a module over all ranks while backward() computes them.
 
-    Every parameter has to get a gradient in each step. ``all_reduce`` can be another function that
-    works as ``async_all_reduce`` does, such as the method of a pretended link.
+    Every parameter has to get a gradient in each step, and all of them need one dtype and device
+    (PyTorch's DDP gives each dtype buckets of its own). There is no accumulation over several
+    backward() (DDP has ``no_sync``), and after an error in backward() a new DDP is needed.
+    ``all_reduce`` can be another function that works as ``async_all_reduce`` does, such as the
+    method of a simulated link.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Pretend a GPU and a network whose times show on two cores.
+"""Simulate a GPU and a network, slowly enough to be measured on two cores.
 
-Tensors, calls and ranks are real; the times are pretended. A layer waits as long as a GPU would
-compute, so the CPU is free meanwhile. A link makes one transfer after the other, each of which
-takes α + β · bytes; the real one happens in that time.
+Tensors, calls and ranks are real; the times are simulated. A layer sleeps as long as a GPU would
+compute, which leaves the cores to the other ranks. A link makes one transfer after the other, each
+of which takes α + β · bytes; the real one happens in that time.
 
 As on a GPU, work waits in a queue: the device does not notice a CPU that comes up to `gpu.late`
 seconds late. If the machine falls behind by more than that, the step takes longer.
@@ -16,9 +16,9 @@ import torch.distributed as dist
 
 
 class Device:
-    """The pretended GPU of this process."""
+    """The simulated GPU of this process."""
 
-    free = 0.0  # when it has finished what it was given
+    free = 0.0  # the time at which its queue is empty
     late = 10e-3  # by how many seconds the CPU may be late
 
     def now(self) -> float:
@@ -39,7 +39,7 @@ gpu = Device()
 
 
 class Layer(torch.nn.Linear):
-    """A linear layer on the pretended GPU: its backward pass takes twice its forward pass."""
+    """A linear layer on the simulated GPU: its backward pass takes twice its forward pass."""
 
     def __init__(self, width: int, seconds: float) -> None:
         super().__init__(width, width)
@@ -109,7 +109,7 @@ class Link:
 
 
 class Work:
-    """What `dist.all_reduce(x, async_op=True)` returns, too: something to wait for."""
+    """A handle with `wait()`, as `dist.all_reduce(x, async_op=True)` returns."""
 
     def __init__(self, end: "Future[float]") -> None:
         self.end = end

@@ -88,9 +88,8 @@ ROWS = {
             "register_post_accumulate_grad_hook",
             "async_op=True",
             "end_of_step(",
-            "lab.timeline(",
         ],
-        "F5 a DDP of one's own": ["%%torchrun", "from miniddp import DDP", "model.finish()"],
+        "F5 a DDP of one's own": ["%%torchrun", "scripts.miniddp import DDP", "model.finish()"],
     },
     "07_ddp": {
         "G4 no_sync": ["no_sync()"],
