@@ -28,14 +28,14 @@ def time_steps(
 
 
 def table(counts: Sequence[int], measured: Times, predicted: Times) -> str:
-    """Return one line per number of buckets, with milliseconds measured and predicted."""
-    lines = [f"{'':7}" + "".join(f"  {name:^20}" for name in measured)]
-    lines.append("buckets" + "    measured predicted" * len(measured))
+    """Return one line per number of buckets: what each way took, and in parentheses should take."""
+    lines = ["ms per step, measured (predicted)", "  ".join(["buckets", *measured])]
     for k, count in enumerate(counts):
-        pairs = (
-            f"{1e3 * measured[name][k]:12.0f} {1e3 * predicted[name][k]:9.0f}" for name in measured
-        )
-        lines.append(f"{count:7}" + "".join(pairs))
+        cells = [f"{count:7}"]
+        for name, times in measured.items():
+            pair = f"{1e3 * times[k]:.0f} ({1e3 * predicted[name][k]:.0f})"
+            cells.append(f"{pair:>{len(name)}}")
+        lines.append("  ".join(cells))
     return "\n".join(lines)
 
 
