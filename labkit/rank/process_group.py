@@ -18,7 +18,7 @@ from ..base.rank_names import how_to_replace
 from ..wire.connections import list_connections
 from . import interrupts
 from .observe import ended_groups
-from .torch_internals import groups, rendezvous, stale
+from .torch_internals import connecting, groups, rendezvous, stale
 
 NCCL = "nccl"
 #: What NCCL's threads in torch may do by themselves, unless the user has said.
@@ -186,6 +186,7 @@ def leave(by: str = "") -> None:
         # ranks would give the next one different names, and never meet.
         groups.forget_made()
     rendezvous.end()
+    connecting.forget()
     _store = None
 
 

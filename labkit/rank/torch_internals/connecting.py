@@ -80,6 +80,11 @@ def is_under_way() -> bool:
     return bool(_running)
 
 
+def forget() -> None:
+    """Pass over constructors that still run: the next group has another store."""
+    _running.clear()
+
+
 def behind(frame: FrameType) -> FrameType:
     """Return the frame that a thread would be in if it connected a group by itself."""
     outer = frame.f_back

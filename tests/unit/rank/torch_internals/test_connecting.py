@@ -99,6 +99,26 @@ def test_what_waits_can_be_interrupted():
     assert not connecting._attempts
 
 
+@pytest.mark.usefixtures("pressed")
+def test_a_constructor_that_was_interrupted_is_under_way_until_it_ends(held):
+    with pytest.raises(KeyboardInterrupt):
+        Gloo()
+    assert connecting.is_under_way()
+    held.set()
+    deadline = time.monotonic() + 10
+    while connecting.is_under_way():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("held", "pressed")
+def test_a_constructor_of_a_group_that_was_left_is_not_under_way():
+    with pytest.raises(KeyboardInterrupt):
+        Gloo()
+    connecting.forget()
+    assert not connecting.is_under_way()
+
+
 def test_a_thread_that_waits_counts_as_if_it_connected_by_itself(monkeypatch):
     gloo = queue.SimpleQueue()  # its ``get`` is in C, as torch's constructor is
     monkeypatch.setattr(connecting, "_original", gloo.get)
