@@ -24,7 +24,7 @@ NUMBERS = ("00", "01", "02")
 
 # -- cells that do harm, or cheat -----------------------------------------------------------------
 
-START = "import labkit\nlab = labkit.start(4)"
+STARTS = "labkit.start("
 ENDLESS = "while True:\n    pass"
 ENDLESS_ON_RANKS = """%%px
 while True:
@@ -103,12 +103,13 @@ def notebook(
     checks
         Whether its cells that check are there.
     short
-        Leave out all other cells but one that starts the lab.
+        Leave out all other cells but those that start a lab: an answer counts on as many ranks
+        as the course tries it.
     """
     (path,) = material.notebooks(number)
     nb = nbformat.read(path, as_version=4)
     of_cell = {source: name for name, source in edition.definitions(nb)}
-    cells = [nbformat.v4.new_code_cell(START)] if short else []
+    cells = []
     for own, cell in zip(nb.cells, edition.learners(nb).cells, strict=True):
         name = of_cell.get(own.source)
         if name is not None:
@@ -119,7 +120,7 @@ def notebook(
         elif edition.CHECK.search(cell.source):
             if not checks:
                 continue
-        elif short:
+        elif short and not (cell.cell_type == "code" and STARTS in cell.source):
             continue
         cells.append(cell)
     nb.cells = cells
