@@ -30,7 +30,7 @@ CLASS: dict[str, tuple[dict[str, Any], int, str]] = {
     "endless": ({"answers": SOLUTION, "extra": {"00-2": homes.ENDLESS}}, 4, "interrupted"),
     "deletes": ({"answers": SOLUTION, "extra": {"00-3": homes.DELETES}}, 4, ""),
     "fakes_check": ({"answers": STUB, "extra": {"00-1": homes.FAKES_CHECK}}, 0, ""),
-    "fakes_trial": ({"answers": WRONG, "extra": {"00-1": homes.FAKES_TRIAL}}, 0, ""),
+    "fakes_trial": ({"answers": WRONG, "extra": {"00-2": homes.FAKES_TRIAL}}, 0, ""),
     "copies": ({"answers": STUB, "extra": {"00-1": homes.COPIES}}, 0, ""),
     "eats": ({"answers": SOLUTION, "extra": {"00-4": homes.EATS}}, 4, ""),
     "leaves": ({"answers": SOLUTION, "extra": {"00-1": homes.LEAVES}}, 4, ""),
