@@ -195,6 +195,9 @@ class Exercise:
         Three, each stronger than the one before; an exercise of your own may have fewer.
     seconds
         The time that the trial has; of a file each start of it.
+    fewest
+        With how many ranks an answer that contains the number of ranks as a constant is tried at
+        least: 1 where a right answer works alone, too.
     where
         "ranks", or "notebook" for an answer that needs no ranks, or "file".
     start
@@ -222,6 +225,7 @@ class Exercise:
     forbids: Sequence[str] = ()
     goals: Sequence[Goal] = ()
     seconds: float = times.TRIAL
+    fewest: int = 2
     where: str = "ranks"
     start: str = ""
     solution: str = ""

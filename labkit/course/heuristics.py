@@ -13,7 +13,7 @@ from .value_heuristics import REORDERED, SWAPPED, flat, numbers, of_numbers, of_
 
 #: Results with more parts have no sentence of their own for one of them.
 ORDINALS = ("first", "second", "third", "fourth")
-#: How the numbers of all ranks may only need to be put together.
+#: How the numbers of all ranks may only need to be combined.
 COMBINED = (
     (sum, "add up to"),
     (lambda column: sum(column) / len(column), "have as their mean"),
@@ -146,8 +146,8 @@ def _between_ranks(ranks: Sequence[Comparison]) -> str:
 
 
 def _apart(ranks: Sequence[Comparison]) -> str:
-    """Return the sentence that the ranks' results only need to be put together to be what all
-    should have."""
+    """Return the sentence that the ranks' results only need to be combined to be what all should
+    have."""
     rows = [numbers(pair.yours, ranks[0].expected) for pair in ranks]
     if len(ranks) < 2 or not all(rows) or _alike([pair.yours for pair in ranks]):
         return ""
@@ -158,5 +158,5 @@ def _apart(ranks: Sequence[Comparison]) -> str:
             math.isclose(combine(column), number, rel_tol=1e-4)
             for column, number in zip(columns, wanted, strict=True)
         ):
-            return f"The ranks' results {text} what each should have: they were not put together."
+            return f"The ranks' results {text} what each should have: no rank has combined them."
     return ""

@@ -40,8 +40,6 @@ GROUP_CHANGED = (
 )
 #: What a note says of the lab's group.
 GROUP_NOTES = (GROUP_CHANGED, diagnosis.GROUP_ANEW)
-#: Ranks that an answer is tried on at least.
-FEWEST = 2
 
 
 def try_on_ranks(exercise: Exercise) -> Result:
@@ -82,8 +80,8 @@ def attempts(exercise: Exercise) -> Iterator[Result]:
 
 def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
     """Return whether an answer has to be tried on fewer ranks too: its constants make one think so,
-    and of fewer ranks there are still several."""
-    if cluster.size <= FEWEST or cluster.off_reason("fewer ranks"):
+    and fewer ranks are still enough."""
+    if cluster.size <= exercise.fewest or cluster.off_reason("fewer ranks"):
         return False
     first = cluster.places[0].engine
     ask = {first: remote_calls.may_fix_size(exercise.answer, cluster.size)}

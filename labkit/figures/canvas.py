@@ -66,8 +66,9 @@ class Canvas:
     def draw(self, moves: Moves) -> None:
         """Draw everything."""
         words = self.sheet.words
-        words((0, 0), self.title, ha="left", va="top", family="monospace", weight="bold",
-              size=TITLE_SIZE, linespacing=1.25)  # fmt: skip
+        code = {"family": "monospace"} if "(" in self.title else {}  # a call, not a sentence
+        words((0, 0), self.title, ha="left", va="top", weight="bold", size=TITLE_SIZE,
+              linespacing=1.25, **code)  # fmt: skip
         for column, head in enumerate(self.column_heads):
             middle = self.left[column] + self.layout.width(column) * self.layout.box[0] / 2
             words((middle, self.heads), head, colour=SOFT_INK, style="italic")

@@ -176,7 +176,7 @@ def test_between_ranks() -> None:
 @pytest.mark.parametrize(
     ("yours", "expected", "said"),
     [
-        ([1.0, 2.0, 3.0], 6.0, "add up to what each should have: they were not put together."),
+        ([1.0, 2.0, 3.0], 6.0, "add up to what each should have: no rank has combined them."),
         ([[1, 5], [2, 0], [6, 1]], [3, 2], "have as their mean what each"),
         ([[1, 5], [2, 0], [6, 1]], [6, 5], "have as their largest what each"),
         ([[1, 5], [2, 0], [6, 1]], [1, 0], "have as their smallest what each"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, simulated, some_rank
+from ...mistakes import Predicate, When, simulated, some_rank
 
 #: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
 #: third not all get the same with three or two ranks.
@@ -73,6 +74,30 @@ def _any(text: str) -> When:
     )
 
 
+def _parts(yours: Any) -> list[tuple[list[int], ...]]:
+    """Return the parts of each batch in rank order; nothing if one of them is no part."""
+    lists = all(isinstance(part, list) for mine in yours for part in mine)
+    return list(zip(*yours, strict=True)) if lists else []
+
+
+@Predicate
+def _overlap(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether a row of a batch is on two ranks."""
+    joined = [list(chain(*parts)) for parts in _parts(yours)]
+    return any(len(rows) > len(set(rows)) for rows in joined)
+
+
+@Predicate
+def _as_equal(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether the parts give the whole batch in order, and differ by at most one row."""
+    batches = list(zip(_parts(yours), LENGTHS, strict=False))
+    return bool(batches) and all(
+        list(chain(*parts)) == list(range(length))
+        and max(map(len, parts)) - min(map(len, parts)) <= 1
+        for parts, length in batches
+    )
+
+
 EXERCISE = Exercise(
     id="00-2",
     title="Take your part of the batch",
@@ -110,6 +135,12 @@ EXERCISE = Exercise(
             hint="Look beside torch.chunk in PyTorch's list of functions: one divides more evenly.",
         ),
         Mistake(
+            "split takes the length of a part, not how many parts there are.",
+            raises=r"^(?:IndexError: (?:tuple|list) index out of range[\s\S]*\bsplit\("
+            r"|RuntimeError: split_size can only be 0)",
+            hint="Look beside torch.split in PyTorch's list of functions.",
+        ),
+        Mistake(
             "Each rank takes every world_size-th row. It should take consecutive rows: rank 0 the "
             "first ones.",
             when=simulated(_taken(lambda rows, r, n: rows[r::n])),
@@ -132,8 +163,13 @@ EXERCISE = Exercise(
         Mistake(
             "The parts are as equal as they can be, but the longer ones are to come first: of 10 "
             "rows, four ranks get 3, 3, 2 and 2.",
-            when=simulated(_divided(lambda length, r, n: length * r // n)),
-            hint="rank * len(batch) // world_size rounds down, so the first parts are shorter.",
+            when=_as_equal,
+            hint="len(batch) % world_size ranks take one row more: those with the lowest numbers.",
+        ),
+        Mistake(
+            "Some rows are on two ranks. The ranks before this one may have taken one row more "
+            "each, so the beginning of its part has to move, too.",
+            when=_overlap,
         ),
         Mistake(
             "The batch itself was changed. Return a part of it and leave it unchanged.",

@@ -16,16 +16,16 @@ from .reduced import left_by_reduce
 #: The calls, and on which of n ranks their flag is True: not equally often on all, or ranks that
 #: make the collective only if it is True would meet in the next one.
 FLAGS: dict[str, Callable[[int, int], bool]] = {
-    "how_many(rank != 1)": lambda rank, n: rank != 1,
+    "how_many(rank != 0)": lambda rank, n: rank != 0,
     "how_many(True)": lambda rank, n: True,
     "how_many(False)": lambda rank, n: False,
-    "how_many(rank == 0)": lambda rank, n: rank == 0,
+    "how_many(rank == 1)": lambda rank, n: rank == 1,
 }
 
 
 def trial(answer: Callable[[bool], Any], here: Here) -> Any:
     """Count the ranks for some flags; an answer that waits for a rank shows it with the first."""
-    counts = [number(answer(flag(here.rank, here.world_size))) for flag in FLAGS.values()]
+    counts = [_counted(answer(flag(here.rank, here.world_size))) for flag in FLAGS.values()]
     return None if all(count is None for count in counts) else counts
 
 
@@ -40,6 +40,12 @@ def expected(world_size: int) -> list[list[int]]:
 def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Predicate:
     """Return the predicate of ``give(flag, rank, n)`` in place of the right count."""
     return simulated(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
+
+
+def _counted(value: Any) -> Any:
+    """Return a count as a number; what is none, in words."""
+    value = number(value)
+    return f"{len(value)} values" if isinstance(value, list | tuple | torch.Tensor) else value
 
 
 def _reduced(yours: Any, expected: Any, n: int) -> bool:
@@ -70,6 +76,16 @@ EXERCISE = Exercise(
             "Not every rank has the number: dist.reduce gives the sum to one rank only. "
             "dist.all_reduce gives it to all.",
             when=_reduced,
+        ),
+        Mistake(
+            "That is the flag of one rank: dist.broadcast gives it to all, and counts nothing. The "
+            "flags of all ranks have to be added up.",
+            when=_each(lambda flag, r, n: int(flag(0, n)))
+            | _each(lambda flag, r, n: int(flag(n - 1, n))),
+        ),
+        Mistake(
+            "That is every rank's flag in a list: return how many of them are True.",
+            when=every_rank(lambda mine, its: str(mine[0]).endswith(" values")),
         ),
         Mistake(
             "That says whether flag is True on any rank, not on how many: a tensor of bool cannot "
