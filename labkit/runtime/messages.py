@@ -166,8 +166,8 @@ def _compare(sender: int, sent: Size, room: Size) -> str:
             return ""
         return (
             f"UserWarning{place}: rank {sender} sent {_count(sent)} of {sent.type}{origin}, and "
-            f"this receive takes their bytes for {room.type}, so the numbers are wrong. Convert "
-            f"first: x.{conversion([sent.type, room.type])}."
+            f"this receive takes their bytes for {room.type}, so the numbers are wrong. "
+            f"Receive into {sent.type}, and convert afterwards."
         )
     if sent.type == room.type:
         than = f"fewer than the {room.elements:,}"

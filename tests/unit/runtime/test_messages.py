@@ -98,7 +98,7 @@ def test_bytes_of_another_type():
             1: [
                 f"UserWarning (In[7], line 3): rank 0 sent {count} (In[7], line 2), and this "
                 f"receive takes their bytes for {room.type}, so the numbers are wrong. "
-                "Convert first: x.float()."
+                f"Receive into {sent.type}, and convert afterwards."
             ]
         }
 
