@@ -75,7 +75,8 @@ def lanes(
     ----------
     spans
         ``(lane, words, start, end)``; lanes are drawn from above in the order in which they are
-        first named, at most 4. The earliest start is 0 on the axis. Spans whose words begin with
+        first named, at most 4. The earliest start is 0 on the axis. Empty words draw a bar without
+        any, and the text counts those. Spans whose words begin with
         "wait" or "exposed" are hatched.
     kinds
         By lane, the kind of its work, as a timeline colours it: "forward", "backward", "optimizer",
@@ -130,7 +131,10 @@ def lanes(
     lines = [title] if title else []
     for name in names:
         inside_lane = sorted((s for s in spans if s.lane == name), key=lambda span: span.start)
-        lines.append(f"{name}: {', '.join(span.words for span in inside_lane)}")
+        said = [span.words for span in inside_lane if span.words]
+        if unsaid := len(inside_lane) - len(said):
+            said.append(f"{unsaid} bars")
+        lines.append(f"{name}: {', '.join(said)}")
     return Picture(figure, "\n".join(lines), how_to_read)
 
 

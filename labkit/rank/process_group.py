@@ -42,6 +42,10 @@ NCCL_SETTINGS = {
     # Once per process torch warns that sends and receives outside a batch wait for one another in
     # a group like the lab's (``device_id`` is given). True, and no news to a learner's first send.
     "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "0",
+    # From 2.15 on "nccl" is another implementation, ProcessGroupNCCL2, unless this is 0 when the
+    # first group is made. Recorder, abort and the settings above are known of the former one,
+    # which the name "nccl-legacy" gives there.
+    "TORCH_DIST_USE_NCCL2": "0",
 }
 
 #: Kept alive here: the group's store on every rank, which on rank 0 is its server too.

@@ -27,9 +27,7 @@ def lab2() -> Iterator[labkit.Lab]:
     ("divisor", "fewest", "name"),
     [("2", 1, "one size"), ("world_size", 1, "passed"), ("2", 2, "passed")],
 )
-def test_two_ranks_are_tried_as_one(
-    lab2: labkit.Lab, divisor: str, fewest: int, name: str
-) -> None:
+def test_two_ranks_are_tried_as_one(lab2: labkit.Lab, divisor: str, fewest: int, name: str) -> None:
     run_cell(lab2, ANSWER.format(divisor))
     exercise = catalogue.find("00-1")
     assert exercise.fewest == 1
