@@ -126,8 +126,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The halo comes from the wrong end of the neighbour: take the last number of the rank "
-            "before, and the first number of the rank after.",
-            when=_gives(lambda xs, r: _with_halo(xs, r, left=0, right=-1)),
+            "before, and the first number of the rank after. What you send to the rank before is "
+            "your first number, x[:1].",
+            when=_gives(lambda xs, r: _with_halo(xs, r, left=0, right=-1))
+            | _gives(lambda xs, r: _with_halo(xs, r, left=0))
+            | _gives(lambda xs, r: _with_halo(xs, r, right=-1)),
         ),
         Mistake(
             "The two halos are swapped: the number from the rank before goes to the front, the "

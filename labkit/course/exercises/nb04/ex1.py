@@ -91,6 +91,10 @@ EXERCISE = Exercise(
     seconds=10,
     mistakes=(
         Mistake(
+            "dist.barrier() needs the group: call it before destroy_process_group.",
+            raises=r"[Dd]efault process group has not been initialized[\s\S]*\bbarrier\(",
+        ),
+        Mistake(
             "work was called before there was a group: call init_process_group first.",
             raises=r"[Dd]efault process group has not been initialized",
         ),

@@ -63,6 +63,11 @@ def _local_rank(number: Callable[[Sequence[str], int], int]) -> Predicate:
     return _gives(lambda hosts, rank: (number(hosts, rank), counted(hosts, rank)[1]))
 
 
+def _node(names: Sequence[str], host: str) -> tuple[int, int]:
+    """Return the number of a node, and of nodes."""
+    return names.index(host), len(names)
+
+
 EXERCISE = Exercise(
     id="04-2",
     title="Find the local rank",
@@ -101,7 +106,9 @@ EXERCISE = Exercise(
             "That is the number of the node. The local rank is the number of this process among "
             "those of its node.",
             when=_local_rank(lambda hosts, rank: list(dict.fromkeys(hosts)).index(hosts[rank]))
-            | _local_rank(lambda hosts, rank: sorted(set(hosts)).index(hosts[rank])),
+            | _local_rank(lambda hosts, rank: sorted(set(hosts)).index(hosts[rank]))
+            | _gives(lambda hosts, rank: _node(list(dict.fromkeys(hosts)), hosts[rank]))
+            | _gives(lambda hosts, rank: _node(sorted(set(hosts)), hosts[rank])),
         ),
         Mistake(
             "The second number is that of all processes. Count those on this host.",

@@ -102,6 +102,11 @@ EXERCISE = Exercise(
             when=_returns(lambda rank, n: rank % local_numbers(rank, n)[1]),
         ),
         Mistake(
+            "torch.cuda.device_count() is 0 where there is no GPU, and it counts too few where a "
+            "launcher hides GPUs. Read LOCAL_RANK, which torchrun has counted.",
+            raises=r"^ZeroDivisionError[\s\S]*device_count",
+        ),
+        Mistake(
             "The number of the GPU is a str: wrap it in int(…).",
             when=some_rank(lambda mine, its: isinstance(mine["GPU"], str)),
         ),

@@ -143,6 +143,12 @@ EXERCISE = Exercise(
             when=every_rank(lambda mine, its: mine[EARLY][1] > 0),
         ),
         Mistake(
+            "The first step is right, and the second goes on with what it left: the function that "
+            "you return has to empty both collections after it has waited.",
+            when=every_rank(lambda mine, its: mine[FIRST] == MEAN and mine[SENT] == BYTES)
+            & some_rank(lambda mine, its: mine[SECOND] != MEAN),
+        ),
+        Mistake(
             "The gradients are wrong where ranks have them in different orders: each rank started "
             "its buckets in the order in which they were ready, and the n-th call of one rank is "
             "matched with the n-th call of another. Start them in one fixed order: bucket k only "
