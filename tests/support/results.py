@@ -26,10 +26,10 @@ import torch
 
 from labkit.course import check
 from labkit.course.exercise import Exercise, Failed
-from labkit.course.exercises.nb06 import ex3 as choice
 from labkit.course.exercises.nb09 import own_script
 from labkit.course.exercises.nb19 import batch
 from labkit.course.judge import Result, Verdict
+from labkit.course.score import Score
 from labkit.wire.trial import Unusable
 from tests.support import answers, recordings, witnesses
 from tests.support.answers import EXERCISES
@@ -152,7 +152,7 @@ CODECS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     Unusable: (_values, lambda plain: Unusable(*plain)),
     own_script.Said: (str, own_script.Said),
     batch.Said: (str, batch.Said),
-    choice.Score: (repr, choice.Score),
+    Score: (lambda score: [str(score), score.shown], lambda plain: Score(*plain)),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import Predicate, simulated
+from ...score import Score
 from .ex1 import end_of_step
 
 #: Seconds of backward() and bytes of gradients; then α and β of the link, which are not shown:
@@ -39,20 +40,6 @@ def end_of_step(compute, size, buckets, alpha, beta):
 """
 
 Choose = Callable[[Callable[[float], float], float, float], int]
-
-
-class Score(str):
-    """A choice that is good enough: equal to any other such, and shown as how good it is."""
-
-    shown: str
-
-    def __new__(cls, shown: str = GOOD) -> Score:
-        score = super().__new__(cls, GOOD)
-        score.shown = shown
-        return score
-
-    def __repr__(self) -> str:
-        return self.shown
 
 
 class _Link:
@@ -90,11 +77,11 @@ def _judged(choose: Choose, compute: float, size: float, alpha: float, beta: flo
     chosen = f"{buckets} bucket{'s'[: buckets > 1]}, {ratio:.3f} × best"
     if ratio > NEAR:
         return chosen
-    return Score(f"{chosen}, {link.calls} call{'s'[: link.calls != 1]}")
+    return Score(GOOD, f"{chosen}, {link.calls} call{'s'[: link.calls != 1]}")
 
 
 def expected() -> dict[str, str]:
-    return {_label(step): Score() for step in STEPS}
+    return {_label(step): Score(GOOD) for step in STEPS}
 
 
 def _strategy(choose: Choose) -> Predicate:
