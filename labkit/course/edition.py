@@ -4,7 +4,9 @@ The solved notebook is the only source. A solution stands between two lines, ``#
 SOLUTION`` and ``### END SOLUTION``; the learner gets a stub of its size in that place. No cell has
 outputs: they would answer what the text asks to predict. Of a cell that writes a file, with
 ``%%writefile``, the first line may be ``### BEGIN SOLUTION from scripts/single.py``: then that file
-of the course takes the place of the solution, for the learner to change.
+of the course takes the place of the solution, for the learner to change. Where its length would
+give a solution away, the first line says what the stub says: ``### BEGIN SOLUTION of 5 to 16
+lines``.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from ..base.errors import DataError, UsageError
 from .material import file, notebooks
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-#: Behind the first mark: the file that the learner begins with.
+#: Behind the first mark: the file that the learner begins with, or how many lines the stub names.
 FROM = " from "
+LENGTH = re.compile(r" of (\d+ to \d+) lines")
 #: What a cell begins with that writes a file.
 WRITES_FILE = "%%writefile "
 #: The number of the notebook that ends the course; those after it are for reference.
@@ -40,7 +43,7 @@ def problem_of(source: str) -> str | None:
     """Return what is wrong with the solution region of a cell; None if it has a good one or
     none."""
     marks = [line.strip() for line in source.split("\n") if is_mark(line)]
-    if (BEGIN in source or END in source) and [m.partition(FROM)[0] for m in marks] != [BEGIN, END]:
+    if (BEGIN in source or END in source) and list(map(_plain, marks)) != [BEGIN, END]:
         return f"it needs one line {BEGIN!r} and below it one line {END!r}"
     if marks:
         start = marks[0].partition(FROM)[2]
@@ -56,7 +59,12 @@ def problem_of(source: str) -> str | None:
 
 def is_mark(line: str) -> bool:
     """Return whether a line is one of the two marks."""
-    return line.strip().partition(FROM)[0] in (BEGIN, END)
+    return _plain(line.strip()) in (BEGIN, END)
+
+
+def _plain(mark: str) -> str:
+    """Return a mark without what stands behind it."""
+    return LENGTH.sub("", mark.partition(FROM)[0])
 
 
 def _split(source: str) -> tuple[list[str], list[str], list[str]]:
@@ -94,6 +102,8 @@ def stub(source: str) -> str:
         return "\n".join([*before, said, *text, *after])
     indent = marker[: len(marker) - len(marker.lstrip())]
     lines = f"{len(code)} line{'' if len(code) == 1 else 's'}"
+    if length := LENGTH.search(marker):
+        lines = f"{length[1]} lines"
     return "\n".join([*before, f"{indent}# Your turn: about {lines}.", f"{indent}...", *after])
 
 

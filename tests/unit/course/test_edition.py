@@ -55,6 +55,12 @@ def test_a_solution_becomes_a_stub_of_its_size() -> None:
     ast.parse(edition.stub(ANSWER).partition("\n")[2])
 
 
+def test_a_stub_of_a_puzzle_names_a_range_of_lines() -> None:
+    source = "### BEGIN SOLUTION of 5 to 16 lines\nx = 1\n### END SOLUTION"
+    assert edition.stub(source) == "# Your turn: about 5 to 16 lines.\n..."
+    assert edition.solved(source) == "x = 1"
+
+
 def test_a_solution_is_shown_without_its_marks() -> None:
     assert edition.solved("### BEGIN SOLUTION\nx = 1\n### END SOLUTION\nx") == "x = 1\nx"
 
@@ -104,6 +110,7 @@ def test_what_is_no_notebook_with_cells_is_delivered_as_it_is(name: str, content
         "### END SOLUTION\n1\n### BEGIN SOLUTION",
         "### BEGIN SOLUTION\n1\n### END SOLUTION\n### BEGIN SOLUTION\n1\n### END SOLUTION",
         "### BEGIN SOLUTION here\n1\n### END SOLUTION",
+        "### BEGIN SOLUTION of some lines\n1\n### END SOLUTION",
         "### BEGIN SOLUTION\n\n### END SOLUTION",
     ],
 )
