@@ -24,6 +24,8 @@ HINTS = 3
 COURSE_ID, OWN_ID = re.compile(r"\d\d-\d+"), re.compile(r"[A-Za-z][\w-]*")
 #: What files end with that are answers: of Python, and of a shell that Slurm starts.
 ENDINGS = (".py", ".sbatch")
+#: In the place of a part that a trial leaves out, because the part before it is wrong already.
+NOT_TRIED = "not tried"
 #: Names of failures that others have caused.
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
 #: The collectives, for ``forbids`` of an exercise that is solved by messages.

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..base.rank_names import label
 from ..wire.trial import Found
-from .compare import Comparison, are_lists
-from .exercise import Exercise, Failed, Goal
+from .compare import Comparison, are_lists, same
+from .exercise import NOT_TRIED, Exercise, Failed, Goal
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,16 @@ class Result:
 
     @cached_property
     def differing(self) -> list[str]:
-        """The names of the entries that differ on any rank, if entries have names."""
+        """The names of the entries that were tried and differ on any rank, if entries have
+        names."""
         labels = self.exercise.labels(self.world_size)
-        names: list[str] = []
-        for pair in self.wrong.values():
-            names += [name for name, _ in pair.entries(labels) if name not in names]
-        return names
+        found = [
+            name
+            for pair in self.wrong.values()
+            for name, part in pair.entries(labels)
+            if not same(part.yours, NOT_TRIED)
+        ]
+        return list(dict.fromkeys(found))
 
     @cached_property
     def costs(self) -> list[Cost]:

@@ -155,7 +155,7 @@ def failed(exercise: Exercise, cause: Failed, where: str, others: Sequence[int])
     else:
         text = f"It raises {cause.name}{where}{_in_short(cause)}."
     if others:
-        text += f" {label(others).capitalize()} waited for what did not come after that."
+        text += f" {label(others).capitalize()} then waited for a rank that had failed."
     return text
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from labkit.course import sentences
-from labkit.course.exercise import Failed, Goal
+from labkit.course.exercise import NOT_TRIED, Failed, Goal
 from labkit.course.judge import judge
 from labkit.course.result import Result
 from labkit.wire.trial import Unusable
@@ -55,8 +55,8 @@ def test_a_right_value_of_a_wrong_type() -> None:
 def test_what_the_others_waited_for_is_a_consequence() -> None:
     raised, vain = Failed("KeyError", "a", ("t[a]",)), Failed("Deadlock", "waited in vain")
     assert judged([vain, raised, vain]).sentence == (
-        "It raises KeyError on rank 1: a, in the line `t[a]`. Ranks 0, 2 waited for what did not "
-        "come after that."
+        "It raises KeyError on rank 1: a, in the line `t[a]`. Ranks 0, 2 then waited for a rank "
+        "that had failed."
     )
 
 
@@ -126,3 +126,9 @@ def test_an_error_without_advice_has_its_line() -> None:
     said = sentences.advice(Failed("Odd", "", ("f()",)))
     assert said == "Begin with the line that raised the error: `f()`."
     assert sentences.advice(Failed("NameError", "name 'x' is not defined")) == ""
+
+
+def test_a_part_that_was_not_tried_is_not_said_to_differ() -> None:
+    two = exercise(entries=("first", "second"))
+    result = Result(two, 1, yours=[[1, NOT_TRIED]], expected=[[2, 3]])
+    assert result.differing == ["first"]
