@@ -26,7 +26,7 @@ from .lessons import (
     written_by,
 )
 from .lines import bandwidth, by_ranks, message_cost, scaling
-from .message_rounds import message_rounds
+from .message_rounds import count_rounds, message_rounds
 from .picture import Picture
 from .progress import class_progress
 from .ring import ring_strip
@@ -46,6 +46,7 @@ __all__ = [
     "bubble",
     "by_ranks",
     "class_progress",
+    "count_rounds",
     "exchange",
     "expected_bars",
     "fit_alpha_beta",

@@ -128,10 +128,17 @@ def number_ticks(axes: Axes, numbers: Sequence[float], form: str = ",g") -> None
     axes.minorticks_off()
 
 
-def bytes_ticks(axes: Axes) -> None:
-    """Put at most six ticks at powers of two, with room for their units."""
+def bytes_ticks(axes: Axes, sizes: Sequence[float] = ()) -> None:
+    """Put at most six ticks at powers of two, with room for their units; or below points at these
+    sizes, all or each second one, …"""
     from matplotlib.ticker import FixedLocator
 
+    if sizes:
+        below = sorted(set(sizes))[:: -(-len(set(sizes)) // 6)]
+        axes.xaxis.set_major_locator(FixedLocator(below))
+        axes.minorticks_off()
+        bytes_axis(axes.xaxis)
+        return
     low, high = np.log2(axes.get_xlim())
     step = next(s for s in (1, 2, 3, 5, 10, 20) if (high - low) / s < 6)
     # steps that meet at 2¹⁰, 2²⁰: 1 KiB and 1 MiB are read at a glance

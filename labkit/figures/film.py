@@ -71,6 +71,23 @@ def write_film(
     return _Film(found, rows, shade).write(told)
 
 
+def names_of_steps(rows: Sequence[tuple[str, Sequence[int]]]) -> dict[int, str]:
+    """Return what each step is called: after the first phase also by its number in its own.
+
+    >>> names_of_steps([("add", [0, 1]), ("share", [2, 3])])[2]
+    'step 2: share step 0'
+    """
+    first: dict[str, int] = {}
+    names = {}
+    for phase, steps in rows:
+        for k in steps:
+            own = k - first.setdefault(phase, k)
+            names[k] = f"step {k}: {phase}" if phase else f"step {k}"
+            if phase and first[phase]:
+                names[k] += f" step {own}"
+    return names
+
+
 class _Film:
     """The parts of the SVG; all places are in pixels."""
 
@@ -82,7 +99,7 @@ class _Film:
     ) -> None:
         self.found, self.shade = found, shade
         self.n, self.count = len(found[0].values), len(found) - 1
-        self.phase = {k: name for name, steps in rows for k in steps}
+        self.names = names_of_steps(rows)
         self.cell = (WIDTH - 2 * MARGIN - NAMES) / self.n
         self.table = self.n * HIGH + (self.n - 1) * BETWEEN
         #: Scale of a table in the strip, and the height of one with its title.
@@ -104,7 +121,8 @@ class _Film:
         )  # fmt: skip
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height:.0f}" '
-            f'width="{WIDTH}" height="{self.height:.0f}" class="ring" role="img" {FONT} '
+            f'width="{WIDTH}" height="{self.height:.0f}" style="max-width:100%;height:auto" '
+            f'class="ring" role="img" {FONT} '
             f'aria-label="{escape(told)}">',
             f"<style>{rules}</style>",
             f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{self.height - 1:.0f}" rx="8" '
@@ -202,7 +220,7 @@ class _Film:
         )
 
     def _title(self, k: int) -> str:
-        return f"step {k}: {self.phase[k]}" if self.phase[k] else f"step {k}"
+        return self.names[k]
 
     def _frame(self, k: int) -> str:
         """Draw step k as it plays: the chunks before it, the messages, the chunks after it."""

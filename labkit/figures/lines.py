@@ -20,7 +20,6 @@ from .chart import (
     measured,
     number_ticks,
     plain_ticks,
-    seconds_ticks,
     series,
     titled,
 )
@@ -54,11 +53,12 @@ APART = 0.4
 def bandwidth(
     sizes: Sequence[float], seconds: Curves, *, world_size: int, title: str = ""
 ) -> Picture:
-    """Draw time and bus bandwidth of an all-reduce against the size of its message.
+    """Draw the bus bandwidth of an all-reduce against the size of its message.
 
-    Left, seconds per call with the line t = α + β·n fitted to each series; right, bus bandwidth in
-    GB/s (1e9 bytes per second): 2(p − 1)/p · size / time, as nccl-tests has it, which compares with
-    the hardware's whatever the number of ranks. The text holds no measured number.
+    Bus bandwidth in GB/s (1e9 bytes per second) is 2(p − 1)/p · size / time, as nccl-tests has it,
+    which compares with the hardware's whatever the number of ranks. The curve is that of the time
+    t = α + β · bytes, fitted to each series, and the dashed line what it approaches. The text holds
+    no measured number.
 
     Parameters
     ----------
@@ -76,57 +76,46 @@ def bandwidth(
     >>> sizes = [1 << 10, 1 << 17, 1 << 24]
     >>> picture = labkit.figures.bandwidth(sizes, [2e-4, 3e-4, 1.2e-2], world_size=4)
     >>> print(picture.text.partition(".")[0])
-    all_reduce on 4 ranks: two panels against the size of the message, 1 KiB to 16 MiB
+    all_reduce on 4 ranks: bus bandwidth in GB/s against the size of the message, 1 KiB to 16 MiB
     """
     if world_size < 2:
         raise UsageError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
     curves = _curves(sizes, seconds, "sizes", "seconds")
     factor = 2 * (world_size - 1) / world_size
     title = title or f"all_reduce on {world_size} ranks"
-    figure, (time, bus) = chart(8.0, 3.6 + 0.2 * len(curves), x=2, panels=2)
+    figure, bus = chart(6.4, 3.4, x=2)
     from matplotlib.lines import Line2D
 
-    time.set_yscale("log")
     handles, labels, limits = [], [], []
     for name, (n, t), colour, marker in series(curves):
         fit = fit_alpha_beta(n.tolist(), t.tolist())
-        points = time.plot(n, t, marker=marker, color=colour, **POINTS)
-        bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
-        handles.append((*points, _draw_fit(time, bus, fit, n, colour, factor)))
+        points = bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
+        grid = np.geomspace(n[0], n[-1], 200)
+        rates = factor * grid / (fit.alpha + fit.beta * grid) / 1e9
+        handles.append((*points, *bus.plot(grid, rates, color=colour, linewidth=1.4)))
         labels.append(f"{name}: {fit.describe()}" if name else fit.describe())
         if fit.beta > 0:
             limits.append((factor / fit.beta / 1e9, colour))
     drawn = [float(np.max(line.get_ydata())) for line in bus.lines]
-    bus.set_ylim(0, 1.18 * max(drawn + [height for height, _ in limits]))
+    highest = max(drawn + [height for height, _ in limits])
+    bus.set_ylim(0, (1.25 + 0.12 * len(curves)) * highest)  # room for the legend
     for height, colour in limits:
         bus.axhline(height, color=colour, **BOUND)
-        # the limits of several lines may lie too close for words; their colours tell
-        if len(limits) == 1:
-            bus.annotate(f"limit of the fit = {height:.3g} GB/s", (0.01, height), xytext=(0, 3),
-                         xycoords=("axes fraction", "data"), textcoords="offset points",
-                         color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
-    if len(limits) > 1:
+    if limits:
         handles.append((Line2D([], [], color=INK, **BOUND),))
         labels.append("limit of a fit, where a call costs nothing but β")
-    for axes in (time, bus):
-        bytes_ticks(axes)
-    seconds_ticks(time)
-    style_axes(time, title="Time per call", xlabel="message (bytes)", ylabel="time (seconds)")
-    style_axes(bus, title="Bus bandwidth", xlabel="message (bytes)", ylabel="bandwidth (GB/s)")
-    head(figure, title, TITLE_SIZE)
-    # below both panels: in one of them it would hide half of the points
-    style_legend(time, handles, labels, loc="upper left", bbox_to_anchor=(-0.22, -0.18),
-                 handlelength=1.6)  # fmt: skip
+    bytes_ticks(bus, sizes)
+    style_axes(bus, title=title, xlabel="message (bytes)", ylabel="bus bandwidth (GB/s)")
+    style_legend(bus, handles, labels, loc="upper left", handlelength=1.6)
     text = (
-        f"{title}: two panels against the size of the message, {byte_range(sizes)}. Left, time per "
-        f"call in seconds{_names(curves)}, measured and as the line t = α + β·n. Right, bus "
-        "bandwidth in GB/s, measured, by the line, and the limit of the fit."
+        f"{title}: bus bandwidth in GB/s against the size of the message, {byte_range(sizes)}"
+        f"{_names(curves)}, measured, by the line t = α + β · bytes, and the limit of that line."
     )
     return Picture(
         figure,
         text,
-        "Points are measured, the line is t = α + β·n, fitted to them: small messages cost about "
-        "α, the price of any call; beyond about α/β bytes the size counts.",
+        "Points are measured. The curve is that of the time α + β · bytes, fitted to them: beyond "
+        "about α/β bytes the size decides, and the bandwidth approaches its limit.",
     )
 
 

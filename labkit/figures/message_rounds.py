@@ -55,8 +55,7 @@ def message_rounds(turns: Sequence[Sequence[Sequence[Any]]], *, title: str = "")
     n = len(turns)
     if not 2 <= n <= MAX_RANKS:
         raise UsageError(f"a picture shows 2 to {MAX_RANKS} ranks, not {n}")
-    pairs = [[(turn[0], turn[1]) for turn in own] for own in turns]
-    sent, count = follow_turns(pairs), count_rounds(pairs)
+    sent, count = follow_turns(_pairs(turns)), count_rounds(turns)
     if not 1 <= count <= MAX_ROUNDS:
         raise UsageError(f"the turns take {count} rounds; a picture shows 1 to {MAX_ROUNDS}")
     title = title or f"{count} round{'s' * (count > 1)} on {n} ranks"
@@ -85,17 +84,34 @@ def message_rounds(turns: Sequence[Sequence[Sequence[Any]]], *, title: str = "")
     return Picture(sheet.figure, "\n".join(lines), HOW_TO_READ)
 
 
-def count_rounds(turns: Sequence[Sequence[Turn]]) -> int:
-    """Return how many rounds the turns of all ranks take.
+def count_rounds(turns: Sequence[Sequence[Sequence[Any]]]) -> int:
+    """Return how many rounds the turns of all ranks take: the longest path of turns that wait for
+    one another.
 
-    >>> count_rounds([[(1, 1)], [(0, 0)]])
-    1
+    Parameters
+    ----------
+    turns
+        As for :func:`message_rounds`.
+
+    Examples
+    --------
+    In a chain no rank takes more than two turns:
+
+    >>> chain = [[(1, None)], [(None, 0), (2, None)], [(None, 1), (3, None)], [(None, 2)]]
+    >>> labkit.figures.count_rounds(chain)
+    3
     """
-    starts = _starts(turns)
+    pairs = _pairs(turns)
+    starts = _starts(pairs)
     return max(
-        (_end(turns, starts, rank, len(own) - 1) for rank, own in enumerate(turns) if own),
+        (_end(pairs, starts, rank, len(own) - 1) for rank, own in enumerate(pairs) if own),
         default=0,
     )
+
+
+def _pairs(turns: Sequence[Sequence[Sequence[Any]]]) -> list[list[Turn]]:
+    """Return to whom ranks send and from whom they receive, without what else a turn says."""
+    return [[(turn[0], turn[1]) for turn in own] for own in turns]
 
 
 def follow_turns(turns: Sequence[Sequence[Turn]]) -> list[tuple[int, int, int, int]]:

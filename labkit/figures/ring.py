@@ -9,9 +9,9 @@ from ..base.errors import UsageError
 from ..base.rank_names import fold, label, rank_colour
 from .chunks import Parts, Step, follow_chunks
 from .drawings import Sheet
-from .film import write_film
+from .film import names_of_steps, write_film
 from .picture import Picture
-from .style import INK, NOTE_SIZE, SOFT_INK, ink_of
+from .style import INK, NOTE_SIZE, SOFT_INK, TITLE_SIZE, ink_of
 from .values import text_width
 
 #: Ranks that can be drawn.
@@ -21,8 +21,8 @@ COLUMNS, WIDTH = 4, 7.2
 #: Inches: names of ranks, between two tables, widest cell, its height, between two ranks (where
 #: the arrows are), between cell and frame.
 NAMES, GAP, WIDEST, HIGH, ROW_GAP, FRAME = 0.62, 0.26, 0.46, 0.27, 0.2, 0.03
-#: Inches: names of phase and step, and of chunks; below a row of tables; the legend.
-PHASE, HEAD, FOOT, LEGEND = 0.3, 0.5, 0.16, 0.3
+#: Inches: the title; names of phase and step, and of chunks; below a row of tables; the legend.
+TITLE, PHASE, HEAD, FOOT, LEGEND = 0.3, 0.3, 0.5, 0.16, 0.3
 #: Font sizes of values, best first.
 SIZES = (9.0, 8.0, 7.0)
 #: A sum is the darker, the more ranks' parts it has; a value that is no such sum is yellow.
@@ -43,6 +43,7 @@ def ring_strip(
     messages: Iterable[Sequence[Any]],
     *,
     phases: Sequence[str] = (),
+    title: str = "",
 ) -> Picture:
     """Draw what every rank held before and after each step of a ring, and what was sent.
 
@@ -67,6 +68,8 @@ def ring_strip(
     phases
         Names of the phases, such as ``("reduce-scatter", "all-gather")``, each with its share of
         the steps and a row of its own.
+    title
+        What the strip shows; the film has the names of the steps in that place.
 
     Examples
     --------
@@ -85,9 +88,9 @@ def ring_strip(
         raise UsageError(f"a picture shows a ring of {FEWEST} to {MOST} ranks, not {n}")
     found = follow_chunks(states, messages)
     rows = _rows(len(found) - 1, phases)
-    strip = _Strip(found, rows)
+    strip = _Strip(found, rows, title)
     strip.draw()
-    told = _describe(found, rows)
+    told = f"{title}\n" * bool(title) + _describe(found, rows)
     from_0 = [(phase, [k - 1 for k in own]) for phase, own in rows]
     film = write_film(found, from_0, _shade, f"{told}\n{HOW_TO_READ}")
     return Picture(strip.sheet.figure, told, HOW_TO_READ, film=film)
@@ -159,8 +162,11 @@ def _shade(parts: Parts, n: int) -> str:
 class _Strip:
     """The tables of some steps, in rows."""
 
-    def __init__(self, found: list[Step], rows: list[tuple[str, list[int]]]) -> None:
-        self.found, self.rows = found, rows
+    def __init__(
+        self, found: list[Step], rows: list[tuple[str, list[int]]], title: str = ""
+    ) -> None:
+        self.found, self.rows, self.title = found, rows, title
+        self.names = names_of_steps([(phase, [k - 1 for k in own]) for phase, own in rows])
         self.n = n = len(found[0].values)
         columns = 1 + max(len(steps) for _, steps in rows)
         room = WIDTH - NAMES - GAP * (columns - 1)
@@ -172,7 +178,7 @@ class _Strip:
         self.table = n * (HIGH + ROW_GAP)
         #: How high a row is beside the name of its phase.
         self.row = HEAD + self.table + FOOT
-        top = 0.0
+        top = TITLE if title else 0.0
         self.tops = []
         last = ""
         for phase, _ in rows:
@@ -188,6 +194,7 @@ class _Strip:
 
     def draw(self) -> None:
         """Draw everything."""
+        self.sheet.words((0, 0.08), self.title, ha="left", weight="bold", size=TITLE_SIZE)
         for i, (top, (phase, steps)) in enumerate(zip(self.tops, self.rows, strict=True)):
             if phase and (i == 0 or self.rows[i - 1][0] != phase):
                 self.sheet.words((0, top - 0.12), phase, weight="bold", ha="left")
@@ -206,7 +213,7 @@ class _Strip:
     def _draw_table(self, left: float, top: float, k: int, *, moves: bool) -> None:
         """Draw the chunks after step ``k``, with what moved in it."""
         step = self.found[k]
-        name = f"step {k - 1}" if moves else f"after step {k - 1}" if k else "before"
+        name = self._name(k - 1) if moves else f"after step {k - 1}" if k else "before"
         self.sheet.words((left + self.n * self.cell / 2, top + 0.08), name, size=NOTE_SIZE,
                          style="italic", colour=SOFT_INK)  # fmt: skip
         for chunk in range(self.n):
@@ -223,6 +230,11 @@ class _Strip:
         for (rank, chunk), source in step.arrived.items() if moves else ():
             if source >= 0:
                 self._draw_arrow(left, top, source, rank, chunk)
+
+    def _name(self, step: int) -> str:
+        """Return what a step is called above its table, next to the name of its phase."""
+        head, _, own = self.names[step].partition(": ")
+        return f"{head} ({own})" if " step " in own else head
 
     def _draw_cell(self, left: float, top: float, rank: int, chunk: int, step: Step) -> None:
         colour = _shade(step.parts[rank][chunk], self.n)

@@ -24,7 +24,7 @@ from .chart import (
     titled,
 )
 from .picture import Picture
-from .style import CARD, GRID, INK, LABEL_SIZE, bytes_axis, style_axes, style_legend
+from .style import CARD, GRID, INK, LABEL_SIZE, NOTE_SIZE, bytes_axis, style_axes, style_legend
 
 #: Ratios beyond this factor, or below its inverse, are drawn there: one stray turn would press all
 #: others into a line.
@@ -126,6 +126,7 @@ def against_prediction(
     ylabel: str = "time per call (seconds)",
     milliseconds: bool = False,
     bounds: Mapping[str, float] | None = None,
+    crossing: tuple[str, float] | None = None,
     how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
     """Draw measured times against size, or against a number, with what was predicted for them.
@@ -148,6 +149,9 @@ def against_prediction(
         Whether the times are drawn in milliseconds from 0 on, in equal steps.
     bounds
         By name, the seconds of what no other time gets below: a line across, with its name.
+    crossing
+        The name and the size of a place where two predictions cross: a dotted line up, with its
+        name.
 
     Examples
     --------
@@ -173,13 +177,20 @@ def against_prediction(
                       xycoords=("axes fraction", "data"), textcoords="offset points",
                       bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
                       fontsize=LABEL_SIZE)  # fmt: skip
+    if crossing is not None:
+        name, size = crossing
+        axes.axvline(size, color=INK, linewidth=1.2, linestyle=":")
+        axes.annotate(name, (size, 0.02), xytext=(-4, 0), ha="right", color=INK,
+                      xycoords=("data", "axes fraction"), textcoords="offset points",
+                      bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
+                      fontsize=NOTE_SIZE)  # fmt: skip
     style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
     if milliseconds:
         axes.set_ylim(bottom=0)
     else:
         seconds_ticks(axes)
     if xlabel.endswith("(bytes)"):
-        bytes_ticks(axes)
+        bytes_ticks(axes, sizes)
         over = f"for {len(sizes)} sizes from {byte_range(sizes)}"
     else:
         number_ticks(axes, sizes)

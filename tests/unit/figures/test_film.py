@@ -25,7 +25,8 @@ def groups(root, kind):
 def test_each_step_is_a_frame_with_a_message_per_rank_and_stands_in_the_strip(n):
     root, _, _ = film(n)
     frames, (strip,) = groups(root, "frame"), groups(root, "strip")
-    steps = [f"step {k}: {'add' if k < n - 1 else 'share'}" for k in range(2 * (n - 1))]
+    steps = [f"step {k}: add" for k in range(n - 1)]
+    steps += [f"step {n - 1 + k}: share step {k}" for k in range(n - 1)]
     assert [frame.find(f"{SVG}text").text for frame in frames] == steps
     assert [text.text for text in strip.iter(f"{SVG}text")] == steps
     assert [len(groups(frame, "go")) for frame in frames] == [n] * len(steps)

@@ -7,7 +7,7 @@ from labkit.base.errors import UsageError
 from labkit.figures import ring as drawing
 from labkit.figures.ring import ring_strip
 
-from .drawn import check_words
+from .drawn import check_words, texts
 from .test_chunks import ring
 
 PHASES = ("add", "share")
@@ -61,3 +61,11 @@ def test_numbers_of_ranks_that_cannot_be_drawn_are_refused(n):
     states, messages = ring(4)
     with pytest.raises(UsageError, match="6 steps cannot be 4 phases"):
         ring_strip(states, messages, phases=("a", "b", "c", "d"))
+
+
+def test_a_strip_has_a_title_and_a_later_phase_counts_its_own_steps(drawn):
+    states, messages = ring(4)
+    picture = ring_strip(states, messages, phases=PHASES, title="Every sum is complete")
+    assert picture.text.startswith("Every sum is complete\nbefore: ")
+    found = texts(drawn[0])
+    assert {"Every sum is complete", "step 2", f"step 3 ({PHASES[1]} step 0)"} <= {*found}

@@ -158,3 +158,12 @@ def test_milliseconds_begin_at_zero_in_equal_steps_and_a_bound_has_its_name(draw
     assert heights == [pytest.approx(each) for each in ([310, 210], [300, 200], [150, 150])]
     assert "computing alone" in [text.get_text() for text in axes.texts]
     assert "of overlapped and of computing alone" in found.text
+
+
+def test_two_predictions_cross_at_a_dotted_line_and_ticks_are_below_points(drawn):
+    predicted = {"ring": [1e-4, 2e-4, 3e-3]}
+    against_prediction([4096, 32768, 2**20], {}, predicted, crossing=("equal", 65536))
+    (axes,) = drawn[0].axes
+    assert [*axes.lines[-1].get_xdata()] == [65536, 65536]
+    assert axes.texts[-1].get_text() == "equal"
+    assert [*axes.get_xticks()] == [4096, 32768, 2**20]

@@ -42,7 +42,7 @@ def lightness(colour):
 
 
 #: What counts or measures, and what draws a lab's ranks.
-DRAW_NOTHING = {"AlphaBeta", "fit_alpha_beta", "idle", "rank_colour", "processes"}
+DRAW_NOTHING = {"AlphaBeta", "count_rounds", "fit_alpha_beta", "idle", "rank_colour", "processes"}
 
 
 @pytest.mark.parametrize("name", sorted(set(figures.__all__) - DRAW_NOTHING))
