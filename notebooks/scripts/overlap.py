@@ -22,9 +22,8 @@ def time_steps(
     One turn warms up, the steps take turns, and the slowest rank counts. All ranks call this.
     """
     functions = [lambda x, n, step=step: step() for step in steps.values()]
-    return dict(
-        zip(steps, clock(functions, torch.zeros(1, device=device), turns=turns), strict=True)
-    )
+    times = clock(functions, torch.zeros(1, device=device), repetitions=turns)
+    return dict(zip(steps, times, strict=True))
 
 
 def table(counts: Sequence[int], measured: Times, predicted: Times) -> str:

@@ -1,8 +1,8 @@
 """Race all-reduces against each other, by rules that are fixed before the start.
 
-A function with a wrong sum is not timed. One call warms up. The contenders take turns, so that a
-busy moment of the machine hits all of them; the slowest rank of each turn counts, and every turn is
-returned.
+A function with a wrong sum is not timed. One call warms up. The contenders alternate, so that a
+busy moment of the machine hits all of them; the slowest rank of each repetition counts, and the
+time of every repetition is returned.
 
 A contender is a function ``f(x, n)`` that all n ranks of a group call. It returns the sum of their
 ``x``, or leaves it in ``x`` and returns None.
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 Contender = Callable[[torch.Tensor, int], torch.Tensor | None]
-TURNS = 11
+REPETITIONS = 11
 
 
 def race(
@@ -25,14 +25,16 @@ def race(
     sizes: Sequence[int],
     device: torch.device,
     group: dist.ProcessGroup | None = None,
-    turns: int = TURNS,
+    repetitions: int = REPETITIONS,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, list[list[float]]]:
-    """Return seconds by contender, size (in bytes) and turn, of those whose sum is right."""
+    """Return seconds by contender, size (in bytes) and repetition, of those whose sum is right."""
     fair = {name: f for name, f in contenders.items() if adds_up(f, device, group)}
     times: dict[str, list[list[float]]] = {name: [] for name in fair}
     for size in sizes if fair else []:
         x = torch.zeros(size // 4, device=device)
-        for name, column in zip(fair, clock(list(fair.values()), x, group, turns), strict=True):
+        columns = clock(list(fair.values()), x, group, repetitions, before)
+        for name, column in zip(fair, columns, strict=True):
             times[name].append(column)
     return times
 
@@ -41,20 +43,31 @@ def clock(
     functions: Sequence[Contender],
     x: torch.Tensor,
     group: dist.ProcessGroup | None = None,
-    turns: int = TURNS,
+    repetitions: int = REPETITIONS,
+    before: Callable[[], object] | None = None,
 ) -> list[list[float]]:
-    """Return the seconds of each turn, for each function; all ranks of the group call this."""
+    """Return the seconds of each repetition, for each function; all ranks of the group call this.
+
+    ``before`` is called before each start of the clock.
+    """
     for function in functions:
-        seconds(function, x, group)  # to warm up
-    rows = [[seconds(function, x, group) for function in functions] for _ in range(turns)]
+        seconds(function, x, group, before)  # to warm up
+    rows = [[seconds(f, x, group, before) for f in functions] for _ in range(repetitions)]
     slowest = torch.tensor(rows, device=x.device)
     dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)
     return slowest.T.tolist()
 
 
-def seconds(function: Contender, x: torch.Tensor, group: dist.ProcessGroup | None = None) -> float:
+def seconds(
+    function: Contender,
+    x: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    before: Callable[[], object] | None = None,
+) -> float:
     """Time one call, from a barrier until the result can be read (on a GPU calls return before)."""
     dist.barrier(group)
+    if before is not None:
+        before()
     start = time.perf_counter()
     function(x, dist.get_world_size(group))
     x.view(-1)[0].item()

@@ -41,7 +41,7 @@ ROWS = {
         "D1 the naive ring": ["isend", "recv"],
         "D2 chunks": ["chunk", "reduce_scatter", "all_gather"],
         "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
-        "D4 parameter server": ["server"],
+        "D4 through one rank": ["def through_rank_0(", "costs[name]"],
     },
     "04_process_groups": {
         "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],

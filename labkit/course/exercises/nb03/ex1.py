@@ -10,7 +10,16 @@ import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import When, simulated, some_rank
-from .ring import EXCHANGE, FLOAT, ITEM, LATE, OUTSIDE, SENDS_FIRST, power_of_ten
+from .ring import (
+    EXCHANGE,
+    FLOAT,
+    ITEM,
+    LATE,
+    OUTSIDE,
+    SENDS_FIRST,
+    power_of_ten,
+    too_small,
+)
 
 CHANGED = "x has changed"
 ITSELF = "x itself"
@@ -118,12 +127,15 @@ EXERCISE = Exercise(
     mistakes=(
         SENDS_FIRST,
         OUTSIDE,
+        too_small("it is shorter than x"),
         Mistake(
             "naive_ring returns None: return the sum.",
             when=some_rank(lambda mine, its: mine[0] is None),
         ),
         Mistake(
-            "It changes x, which belongs to the caller: add into a copy, such as x.clone().",
+            "It changes x, which belongs to the caller. Something was added to x itself, or "
+            "received into it, as happens when x travels first and then becomes the tensor to "
+            "receive into: add into a copy, x.clone(), and receive into a new tensor.",
             when=some_rank(lambda mine, its: CHANGED in mine[:2]),
         ),
         Mistake(

@@ -4,6 +4,7 @@ next."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from .ring import (
     first_is,
     play_ring,
     step_labels,
+    too_small,
     try_steps,
     uneven,
 )
@@ -77,6 +79,23 @@ def _gives(out: Chunk, into: Chunk, *, add: bool = True) -> Predicate:
     return first_is(lambda n: _simulation(n, out, into, add=add))
 
 
+def _one_of(out: Chunk | None, into: Chunk | None) -> Predicate:
+    """Return the predicate of a mistake in one of the two numbers, the one that is None: it is the
+    rank's, plus or minus the step or not, plus a constant."""
+
+    def holds(yours: Any, expected: Any, n: int) -> bool:
+        chunks: list[Chunk] = [
+            partial(_moving, direction, offset) for direction in (-1, 0, 1) for offset in range(n)
+        ]
+        return any(_gives(out or one, into or one)(yours, expected, n) for one in chunks)
+
+    return Predicate(holds)
+
+
+def _moving(direction: int, offset: int, rank: int, step: int, n: int) -> int:
+    return rank + direction * step + offset
+
+
 EXERCISE = Exercise(
     id="03-2",
     title="One step of reduce-scatter",
@@ -95,11 +114,10 @@ EXERCISE = Exercise(
             "buffer, cut to the length of the chunk that you add to.",
             raises=rf"RuntimeError: .*(?:tensor [ab] \({ROOM}\)|broadcast shape \[{ROOM}\])",
         ),
-        Mistake(
-            "Chunks may have different lengths, and what arrives is as long as the chunk that you "
-            "add to, not as the one that you send: cut the buffer to that. (Gloo ends a process "
-            "that receives more than its tensor can hold.)",
-            raises=rf"RuntimeError: {UNEQUAL}|Died: signal 6",
+        too_small(
+            "it is too short: chunks may differ in length, and what arrives is as long as the "
+            "chunk that you add to, not as the one that you send",
+            rf"RuntimeError: {UNEQUAL}",
         ),
         Mistake(
             IN_PLACE,
@@ -129,6 +147,18 @@ EXERCISE = Exercise(
             "The chunk numbers go up, with + step. Send the chunk that you have just added to: "
             "rank - 1, then rank - 2, rank - 3, …",
             when=_gives(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2),
+        ),
+        Mistake(
+            "You send the right chunks, but do not always add to the chunk that arrives. Your left "
+            "neighbour sends the one before yours: if you send chunk rank - step - 1, add to chunk "
+            "rank - step - 2, which is another one in each step.",
+            when=_one_of(_out, None),
+        ),
+        Mistake(
+            "You do not always send the chunk that you added to in the step before: its sum stays "
+            "behind, and another one goes on. If you add to chunk rank - step - 2, send the one "
+            "after it.",
+            when=_one_of(None, _into),
         ),
     ),
     hints=(

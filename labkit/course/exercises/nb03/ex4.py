@@ -8,9 +8,19 @@ from typing import Any
 import torch
 
 from ...compare import same
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
+from ...exercise import COLLECTIVES, NOT_TRIED, Exercise, Goal, Here, Mistake
 from ...mistakes import some_rank
-from .ring import ENDED, EXCHANGE, FLOAT, ITEM, NOT_TRIED, SENDS_FIRST, UNEQUAL, first_is, play_ring
+from .ring import (
+    ENDED,
+    EXCHANGE,
+    FLOAT,
+    ITEM,
+    SENDS_FIRST,
+    UNEQUAL,
+    first_is,
+    play_ring,
+    too_small,
+)
 
 #: What 03-2 and 03-3 have made.
 HALVES = """
@@ -30,8 +40,6 @@ def all_gather_step(chunks, step):
 #: which torch.chunk makes three pieces for four ranks.
 ROWS, COLUMNS = 2, 3
 SIZE = ROWS * COLUMNS
-#: What a buffer holds before anything is received into it.
-EMPTY = float("inf")
 
 
 def _matrix(rank: int) -> torch.Tensor:
@@ -52,36 +60,30 @@ def _total(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Add up a matrix; if that was right, a row with a buffer, and one number on fewer ranks."""
+    """Add up a matrix; if that was right, a row of floats, and one number on fewer ranks."""
     n, m = here.world_size, here.world_size - 1
     x = _matrix(here.rank).to(here.device)
     answer(x, n)
     if not x.cpu().equal(_total(map(_matrix, range(n)))):
-        return [x, *[NOT_TRIED] * 3]
+        return [x, *[NOT_TRIED] * 2]
     y = _row(here.rank, n).to(here.device)
-    buffer = torch.full((5,), EMPTY, device=here.device)  # the longest chunk of y has 2
-    answer(y, n, buffer)
-    used = n == 1 or not bool((buffer == EMPTY).all())
+    answer(y, n)
     if here.rank >= m:
-        return [x, y, used, None]
+        return [x, y, None]
     z = _single(here.rank).to(here.device)
     answer(z, m)
-    return [x, y, used, z]
+    return [x, y, z]
 
 
 def expected(n: int) -> list[list[Any]]:
-    whole = [_total(map(_matrix, range(n))), _total(_row(r, n) for r in range(n)), True]
+    whole = [_total(map(_matrix, range(n))), _total(_row(r, n) for r in range(n))]
     single = _total(map(_single, range(n - 1))) if n > 1 else None
     return [[*whole, single if rank < n - 1 else None] for rank in range(n)]
 
 
 def labels(n: int) -> list[str]:
-    return [
-        f"x of 2 × 3, n = {n}",
-        f"x of {n + 1} elements, with a buffer",
-        "received into the buffer",
-        f"x of one element, n = {n - 1}",
-    ]
+    return [f"x of 2 × 3 (n = {n})", f"x of {n + 1} elements (n = {n})",
+            f"x of one element (n = {n - 1})"]  # fmt: skip
 
 
 def most_bytes(n: int) -> int:
@@ -147,13 +149,13 @@ EXERCISE = Exercise(
             raises=r"IndexError: (?:list|tuple) index out of range",
         ),
         Mistake(
-            "A tensor with several elements has no truth value: ask whether buffer is None.",
-            raises=r"Boolean value of Tensor with more than one value is ambiguous",
+            "x may have any shape, and a single number has no dimension along which it can be cut. "
+            "Cut x.view(-1), which is one row of all elements, in the place of x.",
+            raises=r"at least a 1-dimensional tensor",
         ),
-        Mistake(
-            "The buffer is too short for a chunk. Make it as long as the longest chunk, and of "
-            "x's type; with tensor_split no chunk is longer than the first.",
-            raises=rf"Died: signal 6|RuntimeError: {UNEQUAL}",
+        too_small(
+            "it is too short for the longest chunk, which with tensor_split is the first",
+            rf"RuntimeError: {UNEQUAL}",
         ),
         Mistake(
             "x is unchanged: the sum has to be in x itself. view and tensor_split share x's "
@@ -176,11 +178,6 @@ EXERCISE = Exercise(
             when=_partial,
         ),
         Mistake(
-            "The sums are right, but nothing was received into the buffer that the caller passed: "
-            "make one only if buffer is None.",
-            when=some_rank(lambda mine, its: mine[2] is False),
-        ),
-        Mistake(
             "The sum is right, but you send too many bytes. Cut the elements as one row, "
             "x.view(-1), into n chunks that differ by at most one element: not the rows of a "
             "matrix, and not padded to equal lengths.",
@@ -189,8 +186,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "You have both halves. What is left is to cut x, and to take all their steps in order.",
-        "Cut x as one row into n chunks, some of which may be empty, and make sure that there is a "
-        "buffer. Then all steps of the first half, then all of the second.",
+        "Cut x as one row into n chunks, some of which may be empty, and make a buffer. Then all "
+        "steps of the first half, then all of the second.",
         "x.view(-1).tensor_split(n) cuts; the first chunk is the longest, so torch.empty_like of "
         "it is a buffer for all. Then two loops over range(n - 1), one after the other.",
     ),

@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from ...exercise import COLLECTIVES, Exercise, Here, Mistake
 from ...mistakes import some_rank
-from .ring import power_of_ten
+from ...score import Score
+from .ring import power_of_ten, too_small
 
 #: What the answer calls: defined by the notebook.
 TURN = """
@@ -23,7 +24,16 @@ def turn(outgoing=None, to=None, incoming=None, source=None):
 """
 #: Calls that would take no turn.
 MESSAGES = ("send", "recv", "isend", "irecv")
-WITHIN, NO_TURN = "no more than a tree", "no turn was taken"
+NO_TURN = "no turn was taken"
+
+
+def _allowed(n: int) -> int:
+    """Return the rounds of a tree."""
+    return 2 * _doublings(n)
+
+
+def _at_most(n: int) -> str:
+    return f"at most {_allowed(n)} rounds"
 
 
 def _doublings(n: int) -> int:
@@ -48,10 +58,10 @@ def _tried(answer: Callable[..., Any], here: Here, n: int) -> list[Any]:
     counting = _Turns(here.device)
     with patch.dict(answer.__globals__, {"turn": counting.turn}):
         answer(x, n)
-    allowed = 2 * _doublings(n)
     if not counting.rounds:
         return [x, NO_TURN]
-    return [x, WITHIN if counting.rounds <= allowed else f"more than the {allowed} of a tree"]
+    rounds = f"{counting.rounds} round{'s'[: counting.rounds > 1]} on {n} ranks"
+    return [x, Score(_at_most(n), rounds) if counting.rounds <= _allowed(n) else rounds]
 
 
 class _Turns:
@@ -83,14 +93,14 @@ def expected(n: int) -> list[list[Any]]:
     for m in (most, max(most // 2, 1)):
         total = torch.stack([power_of_ten(rank, 2) for rank in range(m)]).sum(0)
         for rank in range(n) if m > 1 else ():
-            found[rank] += [total, WITHIN] if rank < m else [None, None]
+            found[rank] += [total, Score(_at_most(m))] if rank < m else [None, None]
     return found
 
 
 def labels(n: int) -> list[str]:
     most = 2 ** _doublings(n)
     sizes = [m for m in (most, most // 2) if m > 1]
-    return [text for m in sizes for text in (f"x, n = {m}", f"rounds, n = {m}")]
+    return [text for m in sizes for text in (f"x (n = {m})", f"rounds (n = {m})")]
 
 
 def _x(yours: Any) -> list[Any]:
@@ -117,6 +127,13 @@ def _twice(yours: Any, expected: Any, n: int) -> bool:
     return any(max(_digits(x)) > 1 for x in _x(yours))
 
 
+def _missing(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether no rank has the sum, but each the number of some rank, and none twice."""
+    found = [_digits(x) for x in _x(yours)]
+    total = len(found)
+    return bool(found) and all(set(one) <= {0, 1} and 0 < sum(one) < total for one in found)
+
+
 def _too_many(mine: Any, its: Any) -> bool:
     pairs = list(zip(mine[::2], mine[1::2], strict=True))
     right = list(zip(its[::2], its[1::2], strict=True))
@@ -134,6 +151,7 @@ EXERCISE = Exercise(
     entries=labels,
     forbids=(*COLLECTIVES, *MESSAGES),
     mistakes=(
+        too_small("it is shorter than x"),
         Mistake(
             "Ranks wait for a rank that takes no part, or has stopped taking part. Every send "
             "needs a receive on the other side, in a turn that this rank also takes; n may be "
@@ -167,6 +185,12 @@ EXERCISE = Exercise(
             "Some ranks are counted twice (look at the digits): a rank may only be sent what is "
             "not in its sum already.",
             when=_twice,
+        ),
+        Mistake(
+            "Ranks are missing from the sums (the digits show which). What arrives replaces a sum "
+            "if you receive into x: receive into another tensor, then x += incoming. Or there are "
+            "too few rounds.",
+            when=_missing,
         ),
     ),
     hints=(

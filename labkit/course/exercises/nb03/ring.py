@@ -11,15 +11,13 @@ from typing import Any
 
 import torch
 
-from ...exercise import Goal, Here, Mistake
+from ...exercise import NOT_TRIED, Goal, Here, Mistake
 from ...mistakes import Predicate, near
 
 #: Bytes of an element of the trials' integers, and of their floats.
 ITEM, FLOAT = 8, 4
 #: Lengths of chunks, over and over: a buffer that is cut to another chunk's length does not fit.
 LENGTHS = (2, 1, 3)
-#: In the place of what was not tried, because what came before it was wrong already.
-NOT_TRIED = "not tried"
 #: What is late on rank 0, in seconds, so that a message arrives before the next one is sent.
 LATE = 0.02
 
@@ -111,7 +109,7 @@ def try_steps(
 
 
 def step_labels(n: int) -> list[str]:
-    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
+    return [f"x after all steps (n = {n})", f"unequal chunks (n = {n - 1})"]
 
 
 def _most_bytes(n: int) -> int:
@@ -149,3 +147,16 @@ SENDS_FIRST = Mistake(
     "received. Use exchange, which sends and receives together.",
     stuck=r"sends before it receives",
 )
+
+
+def too_small(short: str, more: str = "") -> Mistake:
+    """Return the mistake of a tensor that cannot hold what arrives: of another type, or short.
+
+    ``more`` is an error by which it shows, too.
+    """
+    return Mistake(
+        "What arrives does not fit into the tensor that you receive into. Either it has another "
+        "type than x (torch.empty and torch.zeros make float32, torch.empty_like keeps the type), "
+        f"or {short}. (Gloo ends a process that receives more than its tensor holds.)",
+        raises="|".join(filter(None, ["Died: signal 6", more])),
+    )
