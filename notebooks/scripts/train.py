@@ -1,357 +1,200 @@
-"""Train a network on handwritten digits, on any number of processes: a recipe to take home.
+"""Train a network on any number of processes: a script to take home, with digits.py.
 
-    python train.py                                        one process
-    torchrun --standalone --nproc-per-node=4 train.py      four on this machine
-    torchrun ... train.py --save=digits.pt --resume        goes on where the last run ended
-
-It needs torch, tqdm and the four files of MNIST in FOLDER/MNIST/raw (--data FOLDER). Read `train`
-first, near the end. A mark such as (4) names the section of notebook 09 that explains it.
+python train.py                                       one process
+torchrun --standalone --nproc-per-node=4 train.py     four on this machine
+torchrun ... train.py --save=digits.pt                goes on from the file, if there is one
 """
 
 import argparse
+import itertools
 import os
-import resource
-import sys
+import signal
 import time
-import zlib
-from contextlib import contextmanager, nullcontext
-from itertools import islice
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import nn
+from digits import DATA, flops_of, make_model, make_optimizer, read_digits, reseed, sums_of
+from torch import nn, profiler
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
-from tqdm import tqdm
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Subset
 
-LR_BATCH = 64  # the batch that --lr is meant for
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-MEAN, DEVIATION = 0.1307, 0.3081  # of MNIST's pixels, from 0 to 1
-LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))  # on this machine; set by torchrun
-LOCAL_WORLD_SIZE = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-DATA = Path(__file__).resolve().parents[2] / "data"
-# Options that a resumed run may change:
-FREE = {"accumulate", "tf32", "compile", "workers", "pin_memory", "bar", "data", "save", "resume"}
+WARMUP, COOLDOWN = 30, 60  # steps: the learning rate rises to --lr, stays, and falls to 0
+MANY = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # set by srun and mpirun
 
 
-def read_options(argv=None):
+def read_options():
     parser = argparse.ArgumentParser(description="Train on MNIST with any number of ranks.")
-    switch = argparse.BooleanOptionalAction
-    what = parser.add_argument_group("what is trained (a resumed run must have the same)")
-    what.add_argument("--epochs", type=int, default=6)
-    what.add_argument("--batch-size", type=int, default=64, help="images per step, of all ranks")
-    what.add_argument("--lr", type=float, default=0.05, help=f"for a batch of {LR_BATCH}")
-    what.add_argument("--scale-lr", action=switch, default=True, help="lr grows with the batch")
-    what.add_argument("--warmup", type=float, default=1, help="epochs until the full rate")
-    what.add_argument("--clip", type=float, default=1, help="largest norm of the gradient; 0: any")
-    what.add_argument("--shift", type=int, default=1, help="move images by up to this many pixels")
-    what.add_argument("--precision", choices=PRECISIONS, default="float32")
-    what.add_argument("--sync-batchnorm", action=switch, default=False)
-    what.add_argument("--seed", type=int, default=0)
-    how = parser.add_argument_group("how it is run (free to change, like the number of ranks)")
-    how.add_argument("--accumulate", type=int, default=1, help="micro-batches per step")
-    how.add_argument("--tf32", action=switch, default=False, help="faster products on GPUs")
-    how.add_argument("--compile", action=switch, default=False)
-    how.add_argument("--workers", type=int, default=0, help="processes per rank that load data")
-    how.add_argument("--pin-memory", action=switch, default=torch.cuda.is_available())
-    how.add_argument("--bar", action=switch, default=sys.stderr.isatty(), help="progress bar")
-    how.add_argument("--data", type=Path, default=DATA)
-    how.add_argument("--save", type=Path, metavar="FILE", help="checkpoint after each epoch")
-    how.add_argument("--resume", action=switch, default=False, help="from --save, if it exists")
-    options = parser.parse_args(argv)
-    options.recipe = {k: v for k, v in vars(options).items() if k not in FREE}
+    add = parser.add_argument_group("what is trained: a run that goes on has the same").add_argument
+    add("--batch-size", type=int, default=64, help="examples per step, of all ranks")
+    add("--lr", type=float, default=3e-3, help="learning rate")
+    add("--lr-batch", type=int, help="--lr is for this batch size: scale it by the square root")
+    add("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add("--seed", type=int, default=0)
+    fixed = list(vars(parser.parse_args([])))
+    add = parser.add_argument_group("how far and how it is run").add_argument
+    add("--epochs", type=float, default=6, help="a fraction is allowed: 0.5")
+    add("--accumulate", type=int, default=1, help="micro-batches per step")
+    add("--compile", action="store_true")
+    add("--workers", type=int, default=0, help="processes per rank that load data")
+    add("--data", type=Path, default=DATA)
+    add("--save", type=Path, metavar="FILE", help="go on from it; SIGTERM writes it, too")
+    add("--save-every", type=int, default=100, metavar="STEPS")
+    add("--log-every", type=int, default=20, metavar="STEPS")
+    add("--profile", metavar="FOLDER", help="write a trace of steps 11 to 13 for each rank")
+    add("--peak-tflops", type=float, help="of one GPU: log the share that is used (MFU)")
+    options = parser.parse_args()
+    options.fixed = {name: getattr(options, name) for name in fixed}
     return options
 
 
-def check(options, images):
-    """Refuse what cannot be trained, in one sentence."""
-    for name in ("epochs", "batch_size", "accumulate"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1.")
-    batch, ranks = options.batch_size, dist.get_world_size()
-    if batch % (ranks * options.accumulate):
-        parts = f"{ranks} ranks with --accumulate={options.accumulate}"
-        raise ValueError(f"--batch-size={batch} cannot be divided evenly among {parts}.")
-    if batch > images:
-        raise ValueError(f"--batch-size={batch} is more than the {images:,} training images.")
-    if options.resume and not options.save:
-        raise ValueError("--resume needs --save=FILE, the checkpoint to go on from.")
-
-
-def pick_device():
-    """(3) Return this rank's device. Call it before (2): NCCL uses the current GPU."""
-    if not torch.cuda.is_available():
+def join():
+    """Form the process group, unless something would go wrong silently; return the device."""
+    if "RANK" not in os.environ and any(int(os.environ.get(name, 1)) > 1 for name in MANY):
+        raise SystemExit("Each of these processes would train alone: start one torchrun per node.")
+    where = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    gpus, processes = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if gpus == 0:
+        dist.init_process_group("gloo", **where)
         return torch.device("cpu")
-    device = torch.device("cuda", LOCAL_RANK % torch.cuda.device_count())
+    if gpus < processes:
+        found = f"{processes} processes on this node, but this one sees {gpus} GPUs"
+        raise SystemExit(f"{found}: let each see all, start fewer, or set CUDA_VISIBLE_DEVICES=''.")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device, **where)
     return device
 
 
-@contextmanager
-def process_group(device):
-    """(2) Form the group and leave it, whatever happens. One that exists already is used."""
-    if dist.is_initialized():  # in a notebook: whoever formed it will leave it
-        yield
-        return
-    where = {"backend": "gloo"}
-    if device.type == "cuda" and torch.cuda.device_count() >= LOCAL_WORLD_SIZE:
-        where = {"backend": "nccl", "device_id": device}  # NCCL needs a GPU per process
-    if "RANK" not in os.environ:  # one process alone needs no address
-        where |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    dist.init_process_group(**where)  # reads what torchrun has set: RANK, MASTER_ADDR, ...
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-
-
-def seed_epoch(options, epoch):
-    """(8) Give every rank random numbers of its own in each epoch; its workers are seeded by them.
-
-    An epoch is then the same in a resumed run, so no state of random numbers has to be saved.
-    """
-    torch.manual_seed(1_000_000 * options.seed + 1_000 * epoch + dist.get_rank())
-
-
-class Digits(Dataset):
-    """MNIST, or the part of it that is in the folder. Images are float32, (1, 28, 28)."""
-
-    def __init__(self, folder, train, shift=0):
-        def read(name, header):
-            path = Path(folder) / "MNIST" / "raw" / name
-            if not path.exists():
-                raise FileNotFoundError(f"There is no {path}: pass its folder as --data=FOLDER.")
-            return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8, offset=header)
-
-        part = "train" if train else "t10k"
-        self.images = read(f"{part}-images-idx3-ubyte", header=16).view(-1, 1, 28, 28)
-        self.labels = read(f"{part}-labels-idx1-ubyte", header=8).long()
-        self.shift = shift
-
-    def __len__(self):
-        return len(self.labels)
-
-    def __getitem__(self, index):
-        image = (self.images[index] / 255 - MEAN) / DEVIATION
-        if self.shift:
-            moves = torch.randint(-self.shift, self.shift + 1, (2,)).tolist()
-            image = image.roll(moves, dims=(1, 2))
-        return image, self.labels[index]
-
-
-def make_loaders(train_set, test_set, options):
-    """(4) Share both sets among the ranks; for training, all have equally many batches."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    micro_batch = options.batch_size // ranks // options.accumulate
-    sampler = DistributedSampler(train_set, shuffle=True, seed=options.seed, drop_last=True)
-    share = Subset(test_set, range(rank, len(test_set), ranks))
-    both = {"num_workers": options.workers, "pin_memory": options.pin_memory}
-    return (
-        DataLoader(train_set, batch_size=micro_batch, sampler=sampler, drop_last=True, **both),
-        DataLoader(share, batch_size=250, **both),
-    )
-
-
-def make_model():
-    features = [nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2)]
-    features += [nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-    return nn.Sequential(*features, nn.Linear(32 * 5 * 5, 10))
-
-
-def wrap(model, device, options):
-    """(5) Move, convert, wrap: DDP comes last, when the parameters are what they will be."""
-    model = model.to(device)
-    if options.sync_batchnorm:
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    net = DDP(model, device_ids=[device.index] if device.type == "cuda" else None)
-    if options.compile:
-        net.compile()
-    return net
-
-
-def make_schedule(optimizer, steps, warmup):
-    """Raise the rate to the full one (warm-up), then lower it to 0 in a straight line."""
-
-    def factor(step):
-        return min((step + 1) / max(warmup, 1), (steps - step) / max(steps - warmup, 1))
-
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def predict(model, batch, device, options, reduction="mean"):
-    """(5) Return the loss, the scores and the labels of a batch, computed under autocast."""
-    images, labels = (part.to(device, non_blocking=options.pin_memory) for part in batch)
-    dtype = PRECISIONS[options.precision]
-    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-        scores = model(images)
-        return F.cross_entropy(scores, labels, reduction=reduction), scores, labels
-
-
-def update(net, optimizer, schedule, scaler, options):
-    """(5) Unscale, clip, step. In float32 and bfloat16 the scaler does nothing."""
-    scale = scaler.get_scale()
-    scaler.unscale_(optimizer)
-    if options.clip > 0:
-        nn.utils.clip_grad_norm_(net.parameters(), options.clip)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
-    if scaler.get_scale() >= scale:  # it falls only where an overflow made the scaler skip the step
-        schedule.step()
-
-
-def train_epoch(net, loader, optimizer, schedule, scaler, device, options):
-    """Return the loss of each step, averaged over the ranks."""
-    hidden = dist.get_rank() != 0 or not options.bar  # (6)
-    losses, micro_batches = [], options.accumulate
-    whole = len(loader) // micro_batches * micro_batches  # a last, shorter step is left out
-    bar = tqdm(islice(loader, whole), total=whole, leave=False, disable=hidden)
-    for number, batch in enumerate(bar, start=1):
-        last = number % micro_batches == 0
-        with nullcontext() if last else net.no_sync():  # one all-reduce per step, in its last part
-            loss, *_ = predict(net, batch, device, options)
-            scaler.scale(loss / micro_batches).backward()
-        losses.append(loss.detach())
-        if last:
-            update(net, optimizer, schedule, scaler, options)
-    losses = torch.stack(losses).view(-1, micro_batches).mean(dim=1)
-    dist.all_reduce(losses)  # once per epoch
-    return (losses / dist.get_world_size()).tolist()
+def indices_after(step, epoch):
+    """Yield this rank's indices of the steps after ``step``, without end."""
+    for number in itertools.count(step // len(epoch)):
+        epoch.sampler.set_epoch(number)  # a new order in each epoch
+        yield from itertools.islice(epoch, max(step - number * len(epoch), 0), None)
 
 
 @torch.no_grad()
-def evaluate(model, loader, device, options):
-    """(7) Return accuracy, mean loss and number of images, each image counted once."""
-    for buffer in model.buffers():  # BatchNorm's differ between ranks: all test what rank 0 saves
+def evaluate(model, data, device, autocast):
+    """Return the mean loss and the accuracy; each example is counted once, on one rank."""
+    for buffer in model.buffers():  # BatchNorm's differ between ranks, and rank 0's are saved
         dist.broadcast(buffer, src=0)
-    sums = torch.zeros(3, dtype=torch.float64, device=device)  # correct, loss, images
+    share = Subset(data, range(dist.get_rank(), len(data), dist.get_world_size()))
+    sums = torch.zeros(2, device=device)
     model.eval()
-    for batch in loader:
-        loss, scores, labels = predict(model, batch, device, options, reduction="sum")
-        sums[0] += (scores.argmax(dim=1) == labels).sum()
-        sums[1] += loss
-        sums[2] += len(labels)
+    for batch in DataLoader(share, batch_size=250):
+        with autocast():
+            sums += torch.stack(sums_of(model, batch, device))
     model.train()
-    dist.all_reduce(sums)  # sums, not averages: shares may differ in length
-    correct, loss, images = sums.tolist()
-    return correct / images, loss / images, int(images)
+    dist.all_reduce(sums)  # sums, not means: shares may differ in length
+    return (sums / len(data)).tolist()
 
 
-def measure(started, device):
-    """Return seconds since ``started`` and peak memory in MiB, of the rank that has the most."""
-    if device.type == "cuda":
-        memory = torch.cuda.max_memory_allocated(device) / 2**20
-    else:  # of the whole process; Linux counts in KiB
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    most = torch.tensor([time.perf_counter() - started, memory], device=device)
-    dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    return most.tolist()
-
-
-def say(text):
-    """(6) Print on rank 0 only."""
+def save(options, model, optimizer, step):
+    """Write on rank 0 only, all or nothing."""
     if dist.get_rank() == 0:
-        print(text, flush=True)
-
-
-def save(options, parts, epoch, history):
-    """(6) Write on rank 0 only, all or nothing; no rank goes on before the file exists."""
-    if dist.get_rank() == 0:
-        state = {name: part.state_dict() for name, part in parts.items()}
-        state |= {"epoch": epoch, "history": history, "options": options.recipe}
-        options.save.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = options.save.with_name(options.save.name + ".part")
-        with unfinished.open("wb") as file:
-            torch.save(state, file)
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        with open(f"{options.save}.part", "wb") as file:
+            torch.save(state | {"options": options.fixed}, file)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(options.save)
-    dist.barrier()
+        os.replace(file.name, options.save)
 
 
-def load(options, parts, history):
-    """Read the checkpoint on every rank; return the epochs done: 0 if there is none yet."""
-    state = {"epoch": 0}
-    if options.save.exists():
-        state = torch.load(options.save, map_location="cpu", weights_only=True)
-        then, now = state["options"], options.recipe
-        if changed := [f"{k}={then.get(k)} (now {now[k]})" for k in now if now[k] != then.get(k)]:
-            found = f"{options.save} was saved with {', '.join(changed)}"
-            raise ValueError(f"{found}: pass the same options, or another --save.")
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-        history.update(state["history"])
-    epochs = [None] * dist.get_world_size()
-    dist.all_gather_object(epochs, state["epoch"])
-    if len(set(epochs)) > 1:
-        raise ValueError(f"{options.save} is not the same file on every rank: epochs {epochs}.")
-    return state["epoch"]
+def load(options, model, optimizer):
+    """Read the checkpoint on every rank; return its step, 0 if there is none yet."""
+    path, steps, state = options.save, [None] * dist.get_world_size(), {"step": 0}
+    if path and path.exists():
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if state["options"] != options.fixed:
+            raise SystemExit(f"{path} is of {state['options']}: go on with these, or name another.")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    dist.all_gather_object(steps, state["step"])
+    if len(set(steps)) > 1:
+        raise SystemExit(f"{path} is not the same file on every rank: steps {steps}.")
+    return state["step"]
 
 
-def checksum(model):
-    """Return eight characters, the same for two models only if they are equal bit for bit."""
-    vector = nn.utils.parameters_to_vector(model.parameters()).detach().cpu()
-    return f"{zlib.crc32(vector.numpy().tobytes()):08x}"
-
-
-def train(options, device):
-    """Train and test; return the model, and the results, which are the same on every rank."""
-    train_set = Digits(options.data, train=True, shift=options.shift)
-    test_set = Digits(options.data, train=False)
-    check(options, len(train_set))
-    loader, test_loader = make_loaders(train_set, test_set, options)
-    seed_epoch(options, 0)
-    net = wrap(make_model(), device, options)  # from here on every rank has rank 0's weights
-    lr = options.lr * (options.batch_size / LR_BATCH if options.scale_lr else 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-    steps = len(loader) // options.accumulate  # per epoch
-    schedule = make_schedule(optimizer, options.epochs * steps, options.warmup * steps)
-    scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "float16")
-    parts = {"model": net.module, "optimizer": optimizer, "schedule": schedule, "scaler": scaler}
-    history = {"losses": [], "accuracies": [], "test_losses": [], "images_per_second": []}
-    done = load(options, parts, history) if options.resume else 0
-    say(
-        f"{dist.get_world_size()} ranks on {device.type}, {options.batch_size} images per step, "
-        f"learning rate {lr:g}, {done} of {options.epochs} epochs done"
-    )
-    for epoch in range(done + 1, options.epochs + 1):
-        seed_epoch(options, epoch)
-        loader.sampler.set_epoch(epoch)  # (4) a new order in each epoch
-        started = time.perf_counter()
-        losses = train_epoch(net, loader, optimizer, schedule, scaler, device, options)
-        seconds, memory = measure(started, device)
-        speed = steps * options.batch_size / seconds
-        accuracy, loss, images = evaluate(net.module, test_loader, device, options)
-        say(
-            f"epoch {epoch}: train loss {sum(losses) / steps:.4f}, test loss {loss:.4f}, accuracy "
-            f"{accuracy:.2%} of {images:,} images; {speed:,.0f} images/s, {seconds:.1f} s, "
-            f"{memory:,.0f} MiB"
-        )
-        history["losses"] += losses
-        history["accuracies"].append(accuracy)
-        history["test_losses"].append(loss)
-        history["images_per_second"].append(speed)
-        if options.save:
-            save(options, parts, epoch, history)
-    accuracy, loss = history["accuracies"][-1], history["test_losses"][-1]
-    results = {**history, "accuracy": accuracy, "loss": loss, "weights": checksum(net.module)}
-    say(f"result: accuracy {accuracy!r}, loss {loss!r}, weights {results['weights']}")
-    return net.module, results
-
-
-def main(argv=None, device=None):
-    """Train as the options say; return the model and the results."""
-    options = read_options(argv)
-    device = device or pick_device()
-    precision = "tf32" if options.tf32 else "ieee"
-    with process_group(device), torch.backends.flags(fp32_precision=precision):
-        return train(options, device)
+def train(options):
+    device = join()
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    rank, ranks, batch_size = dist.get_rank(), dist.get_world_size(), options.batch_size
+    say = partial(print, flush=True) if rank == 0 else lambda *_: None
+    data, test_data = (read_digits(part, options.data) for part in ("train", "t10k"))
+    if batch_size % (parts := ranks * options.accumulate) or not 0 < batch_size <= len(data):
+        raise SystemExit(f"--batch-size must be a multiple of {parts} and at most {len(data):,}.")
+    torch.manual_seed(options.seed)
+    model = make_model().to(device)
+    optimizer = make_optimizer(model)
+    lr = options.lr * (batch_size / (options.lr_batch or batch_size)) ** 0.5
+    done = load(options, model, optimizer)
+    net = DDP(model, gradient_as_bucket_view=True)  # every rank has rank 0's weights from here on
+    if options.compile:
+        net.compile()
+    autocast = partial(torch.autocast, device.type, torch.bfloat16, options.precision == "bfloat16")
+    sampler = DistributedSampler(data, seed=options.seed, drop_last=True)
+    epoch = BatchSampler(sampler, batch_size // ranks, drop_last=True)
+    steps = round(options.epochs * len(epoch))
+    how = {"num_workers": options.workers, "pin_memory": device.type == "cuda"}
+    batches = iter(DataLoader(data, batch_sampler=indices_after(done, epoch), **how))
+    trace, stop, stopped = nullcontext(), [], 0
+    if options.profile:
+        when = profiler.schedule(wait=9, warmup=1, active=3, repeat=1)
+        write = profiler.tensorboard_trace_handler(options.profile, f"rank{rank}")
+        trace = profiler.profile(schedule=when, on_trace_ready=write)
+    peak = ranks * 1e12 * (options.peak_tflops or 0) / flops_of(model, data, device)  # examples/s
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    say(f"{ranks} ranks on {device.type}, {done:,} of {steps:,} steps done")
+    sums, waited, logged, since = torch.zeros(3, device=device), 0.0, done, time.perf_counter()
+    with trace:
+        for step in range(done + 1, steps + 1):
+            reseed(options.seed, step, rank)
+            for group in optimizer.param_groups:
+                group["lr"] = lr * min(step / WARMUP, (steps + 1 - step) / COOLDOWN, 1)
+            begin = time.perf_counter()
+            batch = next(batches)
+            waited += time.perf_counter() - begin
+            parts = zip(*(tensor.chunk(options.accumulate) for tensor in batch), strict=True)
+            for count, part in enumerate(parts, start=1):
+                with nullcontext() if count == options.accumulate else net.no_sync():
+                    with autocast():
+                        loss = sums_of(net, part, device)[0] * ranks / batch_size
+                    loss.backward()  # that of the last part averages over the ranks
+                sums[0] += loss.detach()
+            norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm=1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            ends = step % len(epoch) == 0 or step == steps  # an epoch
+            if ends or step % options.log_every == 0:
+                sums[1], sums[2] = waited, len(stop)
+                dist.all_reduce(sums)  # nowhere else do the ranks wait for the device
+                loss, waited, stopped = (sums / ranks).tolist()
+                seconds, number = time.perf_counter() - since, step - logged
+                speed = number * batch_size / seconds
+                mfu = f", MFU {speed / peak:.1%}" if peak else ""
+                say(
+                    f"step {step:,}: loss {loss / number:.4f}, gradient norm {norm:.2f}, "
+                    f"{speed:,.0f} examples/s, {waited / seconds:.0%} waiting for data{mfu}"
+                )
+                if ends:
+                    loss, correct = evaluate(model, test_data, device, autocast)
+                    say(
+                        f"epoch {step / len(epoch):g}: test loss {loss:.4f}, accuracy {correct:.2%}"
+                    )
+                sums, waited, logged, since = sums.zero_(), 0.0, step, time.perf_counter()
+            if options.save and (stopped or step == steps or step % options.save_every == 0):
+                save(options, model, optimizer, step)
+            if options.profile:
+                trace.step()
+            if stopped:
+                say(f"SIGTERM: stopped after step {step:,}.")
+                break
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    if LOCAL_WORLD_SIZE > 1 and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)  # ranks share the cores
-    record(main)()  # torchrun then shows the first error of a rank
+    torch.multiprocessing.set_start_method("forkserver")  # forked workers would have NCCL's locks
+    record(train)(read_options())  # torchrun then shows the first error of a rank

@@ -1,4 +1,4 @@
-"""The recipe of notebook 09: what it reaches, and that it gives the same wherever it runs."""
+"""The script of notebook 09: what it reaches, and that it gives the same wherever it runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,17 @@ import labkit
 from tests.conftest import descendants
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "notebooks" / "scripts"
-RANKS = 4
-TORCHRUN = (
-    "-m",
-    "torch.distributed.run",
-    "--standalone",
-    "--local-addr=localhost",
-    f"--nproc-per-node={RANKS}",
-)
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=localhost")
+#: A script that has train.py's functions at hand, and ends by calling it.
+AROUND = """\
+import os, signal, sys
+sys.path.insert(0, {scripts!r})
+import train
+{change}
+train.record(train.train)(train.read_options())
+"""
+#: Dropout draws other numbers on other ranks.
+NO_DROPOUT = "train.make_model = lambda make=train.make_model: make()[:-2].append(make()[-1])"
 
 
 def run_script(
@@ -40,6 +44,7 @@ def run_script(
     # Without it, processes that torchrun starts again may find addresses of those before (torch
     # issue 135712).
     environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    environment["OMP_NUM_THREADS"] = "1"  # threads change the order of sums
     if any(name == "lo" for _, name in socket.if_nameindex()):
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     with subprocess.Popen(
@@ -63,36 +68,16 @@ def run_script(
     return output
 
 
-def results_in(output: str) -> dict[str, Any]:
-    """Read the last line of a run."""
-    line = re.search(r"^result: accuracy (\S+), loss (\S+), weights (\w{8})$", output, re.MULTILINE)
-    assert line, output
-    return {"accuracy": float(line[1]), "loss": float(line[2]), "weights": line[3]}
+@pytest.fixture
+def changed(tmp_path: Path) -> Callable[[str], str]:
+    """Give the path of a script that runs train.py with a change."""
 
+    def write(change: str) -> str:
+        path = tmp_path / "changed.py"
+        path.write_text(AROUND.format(scripts=str(SCRIPTS), change=change))
+        return str(path)
 
-def train(folder: str, *words: str) -> dict[str, Any]:
-    """Run the recipe on this rank, in the lab's group."""
-    import sys
-
-    import torch.distributed as dist
-
-    sys.path.insert(0, folder)
-    try:
-        import train as recipe
-    finally:
-        sys.path.remove(folder)
-    _, results = recipe.main(words)
-    assert dist.is_initialized()  # it is a guest in this group
-    return results
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[labkit.Lab]:
-    # Threads change the order of sums: torchrun gives each rank one, a lab its share of the cores.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        with labkit.start(RANKS, preload=["torchvision"]) as lab:
-            yield lab
+    return write
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +93,33 @@ def recipe() -> Iterator[Any]:
     finally:
         torch.set_num_threads(threads)
         sys.path.remove(str(SCRIPTS))
-        sys.modules.pop("train", None)
+        for name in ("train", "digits"):
+            sys.modules.pop(name, None)
 
 
-#: For a run of one process that is short: 10 steps per epoch, and no progress bar.
-SHORT = ("--batch-size=400", "--no-bar")
-CPU = torch.device("cpu")
+@pytest.fixture
+def run(
+    recipe: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    few: str,
+) -> Callable[..., list[str]]:
+    """Train in this process, on 400 images; gives what was printed."""
+    before = signal.getsignal(signal.SIGTERM), torch.get_float32_matmul_precision()
+
+    def train(*words: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["train.py", "--batch-size=40", few, *words])
+        capsys.readouterr()
+        try:
+            recipe.train(recipe.read_options())
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            signal.signal(signal.SIGTERM, before[0])
+            torch.set_float32_matmul_precision(before[1])
+        return capsys.readouterr().out.splitlines()
+
+    return train
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +139,8 @@ class Killed(Exception):
     """The end of a process, at a point that the test chooses."""
 
 
-def dies_after_saving(recipe: Any, patch: pytest.MonkeyPatch, *words: str) -> None:
-    """Run the recipe until its first checkpoint is written."""
+def dies_after_saving(recipe: Any, patch: pytest.MonkeyPatch, run: Any, *words: str) -> None:
+    """Train until the first checkpoint is written."""
 
     def save_and_die(*given: Any) -> None:
         save(*given)
@@ -144,7 +150,7 @@ def dies_after_saving(recipe: Any, patch: pytest.MonkeyPatch, *words: str) -> No
     with patch.context() as inside:
         inside.setattr(recipe, "save", save_and_die)
         with pytest.raises(Killed):
-            recipe.main(words, CPU)
+            run(*words)
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -158,225 +164,362 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def without_times(results: dict[str, Any]) -> dict[str, Any]:
-    return {name: values for name, values in results.items() if name != "images_per_second"}
+def read(path: Path) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state
 
 
-def test_the_lab_and_torchrun_give_the_same_and_reach_95_per_cent(lab: labkit.Lab) -> None:
-    here = lab.run(train, str(SCRIPTS), "--epochs=3")
-    assert all(results == here[0] for results in here)
-    assert here[0]["accuracy"] >= 0.95
-    there = results_in(run_script(*TORCHRUN, options=("--epochs=3",)))
-    if torch.cuda.is_available():  # some kernels add in any order
-        assert there["accuracy"] == pytest.approx(here[0]["accuracy"], abs=0.01)
-        return
-    assert there == {name: here[0][name] for name in there}
+def losses(lines: list[str] | str) -> list[float]:
+    """Read the mean loss of each stretch of steps."""
+    text = lines if isinstance(lines, str) else "\n".join(lines)
+    return [float(loss) for loss in re.findall(r"^step [\d,]+: loss (\d+\.\d{4}),", text, re.M)]
 
 
-def test_one_process_learns_what_all_ranks_learn(lab: labkit.Lab) -> None:
-    options = ("--epochs=1", "--shift=0")
-    alone = results_in(run_script(options=options))
-    (together, *_) = lab.run(train, str(SCRIPTS), *options)
-    assert alone["loss"] == pytest.approx(together["loss"], abs=1e-3)
-    assert alone["accuracy"] == pytest.approx(together["accuracy"], abs=0.005)
+def results_in(lines: list[str] | str) -> list[tuple[float, float]]:
+    """Read the loss and the accuracy in per cent of each test."""
+    text = lines if isinstance(lines, str) else "\n".join(lines)
+    found = re.findall(r"^epoch \S+: test loss (\S+), accuracy (\S+)%$", text, re.MULTILINE)
+    return [(float(loss), float(accuracy)) for loss, accuracy in found]
 
 
-def test_another_seed_gives_other_weights_and_the_same_seed_the_same(lab: labkit.Lab) -> None:
-    words = ("--epochs=1", "--batch-size=400")
-    first, again, other = (
-        lab.run(train, str(SCRIPTS), *words, f"--seed={seed}")[0]["weights"] for seed in (0, 0, 1)
+# -- what it reaches ----------------------------------------------------------------------------
+
+
+def test_three_epochs_on_four_ranks_reach_95_per_cent() -> None:
+    output = run_script(*TORCHRUN, "--nproc-per-node=4", options=("--epochs=3",))
+    assert output.splitlines()[0].endswith("4 ranks on cpu, 0 of 186 steps done"), output
+    results = results_in(output)
+    assert len(results) == 3
+    assert results[-1][1] >= 95
+
+
+def test_four_ranks_learn_what_one_process_learns(changed: Callable[[str], str]) -> None:
+    words = ("--epochs=0.5", "--log-every=1")
+    one = run_script(script=changed(NO_DROPOUT), options=words)
+    four = run_script(*TORCHRUN, "--nproc-per-node=4", script=changed(NO_DROPOUT), options=words)
+    assert len(losses(one)) == 31
+    assert losses(four) == pytest.approx(losses(one), abs=2e-3)
+    assert results_in(four)[-1] == pytest.approx(results_in(one)[-1], abs=0.5)
+
+
+def test_it_tells_loss_norm_speed_and_waiting(run: Any) -> None:
+    first, *lines = run("--epochs=2", "--log-every=5")
+    assert first == "1 ranks on cpu, 0 of 20 steps done"
+    step = (
+        r"step {}: loss \d\.\d{{4}}, gradient norm \d+\.\d\d, [\d,]+ examples/s, "
+        r"\d+% waiting for data"
     )
-    assert first == again != other
+    epoch = r"epoch {}: test loss \d\.\d{{4}}, accuracy \d+\.\d\d%"
+    expected = [step.format(5), step.format(10), epoch.format(1)]
+    expected += [step.format(15), step.format(20), epoch.format(2)]
+    assert len(lines) == len(expected)
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line), line
+    shorter = run("--epochs=1.25", "--log-every=50")  # each epoch ends with a line
+    assert [line.split(":")[0] for line in shorter[1:]] == [
+        "step 10",
+        "epoch 1",
+        "step 12",
+        "epoch 1.2",
+    ]
 
 
-def test_every_option_of_precision_and_workers_runs(lab: labkit.Lab) -> None:
-    words = ("--epochs=1", "--batch-size=400")
-    for more in ("--precision=bfloat16", "--precision=float16", "--workers=1"):
-        results = lab.run(train, str(SCRIPTS), *words, more)
-        assert len({r["weights"] for r in results}) == 1
-        assert results[0]["losses"][-1] < results[0]["losses"][0]
-
-
-def test_the_checkpoint_holds_the_trained_model(
-    lab: labkit.Lab, recipe: Any, tmp_path: Path
+def test_the_used_share_of_a_gpu_is_its_operations_in_a_second(
+    recipe: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "model.pt"
-    words = ("--epochs=1", "--batch-size=400", f"--save={path}")
-    (results, *_) = lab.run(train, str(SCRIPTS), *words)
+    # A product of filter and image counts as two operations; backward takes two such products, of
+    # which the first layer needs one.
+    filters = (16 * 9) * 26 * 26, (32 * 16 * 9) * 11 * 11, 800 * 10
+    operations = 2 * (3 * sum(filters) - filters[0])
+    data = torch.utils.data.TensorDataset(torch.zeros(1, 1, 28, 28), torch.zeros(1).long())
     model = recipe.make_model()
-    model.load_state_dict(torch.load(path, weights_only=True)["model"])
-    assert recipe.checksum(model) == results["weights"]
-    assert list(tmp_path.iterdir()) == [path]
+    assert recipe.flops_of(model, data, torch.device("cpu")) == operations
+    assert all(p.grad is None for p in model.parameters())
+    ticks = iter(range(1_000_000))
+    monkeypatch.setattr(recipe.time, "perf_counter", lambda: next(ticks))
+    (line,) = [line for line in run("--epochs=1", "--peak-tflops=0.001") if "MFU" in line]
+    speed = int(line.split(" examples/s")[0].split()[-1].replace(",", ""))
+    share = float(line.split("MFU ")[1].rstrip("%")) / 100
+    assert share == pytest.approx(speed * operations / 1e9, rel=0.6, abs=0.001)
 
 
-def test_every_test_image_is_counted_once(lab: labkit.Lab) -> None:
-    def count(folder: str, images: int) -> tuple[float, float, int]:
+def test_a_trace_of_three_steps_is_written(run: Any, tmp_path: Path) -> None:
+    run("--epochs=2", f"--profile={tmp_path / 'traces'}")
+    (trace,) = (tmp_path / "traces").iterdir()
+    assert trace.name.startswith("rank0.")
+    assert trace.read_text().count('"ProfilerStep#') >= 3
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler")
+def test_compiled_it_learns_the_same(few: str, changed: Callable[[str], str]) -> None:
+    words = (few, "--batch-size=40", "--epochs=1", "--log-every=2")
+    script = changed(NO_DROPOUT)
+    plain, compiled = (run_script(script=script, options=(*words, *w)) for w in ([], ["--compile"]))
+    assert losses(compiled) == pytest.approx(losses(plain), abs=1e-3)
+
+
+def test_bfloat16_and_workers_learn_as_well(run: Any) -> None:
+    plain, loaded, half = (
+        losses(run("--epochs=2", "--log-every=5", *more))
+        for more in ([], ["--workers=1"], ["--precision=bfloat16"])
+    )
+    assert loaded == plain
+    assert half == pytest.approx(plain, abs=0.1)
+    assert half != plain
+
+
+# -- a checkpoint is the whole state ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--precision=bfloat16",), ("--workers=1", "--accumulate=2")], ids=" ".join
+)
+def test_a_run_that_goes_on_ends_like_one_that_was_not_interrupted(
+    recipe: Any, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    words = ("--epochs=3", "--save-every=7", *more)  # of 10 steps per epoch
+    whole, stopped = tmp_path / "whole.pt", tmp_path / "stopped.pt"
+    lines = run(*words, f"--save={whole}")
+    dies_after_saving(recipe, monkeypatch, run, *words, f"--save={stopped}")
+    assert read(stopped)["step"] == 7
+    torch.rand(7)  # what random numbers this process has drawn does not matter
+    again = run(*words, f"--save={stopped}")
+    assert again[0] == "1 ranks on cpu, 7 of 30 steps done"
+    assert results_in(again) == results_in(lines)
+    assert equal(read(stopped), read(whole))
+    assert run(*words, f"--save={stopped}") == ["1 ranks on cpu, 30 of 30 steps done"]
+    assert equal(read(stopped), read(whole))
+
+
+def test_a_run_can_be_made_longer(run: Any, tmp_path: Path) -> None:
+    words = (f"--save={tmp_path / 'digits.pt'}", "--log-every=10")
+    before = run("--epochs=1", *words)
+    after = run("--epochs=2", *words)
+    assert after[0] == "1 ranks on cpu, 10 of 20 steps done"
+    assert losses(after)[0] < losses(before)[0]
+    assert read(tmp_path / "digits.pt")["step"] == 20
+
+
+def test_sigterm_saves_and_leaves_and_no_step_is_lost(
+    recipe: Any, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "digits.pt", tmp_path / "whole.pt"
+    words = ("--epochs=2", "--log-every=4", "--save-every=1000")
+    steps = []
+
+    def reseed(seed: int, step: int, rank: int) -> None:
+        steps.append(step)
+        if len(steps) == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        original(seed, step, rank)
+
+    original = recipe.reseed
+    monkeypatch.setattr(recipe, "reseed", reseed)
+    lines = run(*words, f"--save={path}")
+    assert lines[-1] == "SIGTERM: stopped after step 8."
+    assert steps == list(range(1, 9))
+    assert read(path)["step"] == 8
+    run(*words, f"--save={path}")
+    run(*words, f"--save={whole}")
+    assert equal(read(path), read(whole))
+
+
+def test_one_rank_that_gets_sigterm_stops_all(
+    few: str, changed: Callable[[str], str], tmp_path: Path
+) -> None:
+    change = (
+        "def reseed(seed, step, rank, original=train.reseed):\n"
+        "    original(seed, step, rank)\n"
+        "    if (step, rank) == (6, 1): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "train.reseed = reseed"
+    )
+    output = run_script(
+        *TORCHRUN,
+        "--nproc-per-node=2",
+        script=changed(change),
+        options=(few, "--batch-size=40", "--log-every=4", f"--save={tmp_path / 'digits.pt'}"),
+    )
+    assert output.splitlines()[-1] == "SIGTERM: stopped after step 8."
+    assert read(tmp_path / "digits.pt")["step"] == 8
+
+
+def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint(
+    few: str, changed: Callable[[str], str], tmp_path: Path
+) -> None:
+    """One rank is killed; torchrun starts all of them again."""
+    words = (few, "--batch-size=40", "--epochs=3", "--save-every=5")
+    two = (*TORCHRUN, "--nproc-per-node=2")
+    run_script(*two, options=(*words, f"--save={tmp_path / 'whole.pt'}"))
+    change = (
+        "def reseed(seed, step, rank, original=train.reseed):\n"
+        "    original(seed, step, rank)\n"
+        "    if (step, rank, os.environ['TORCHELASTIC_RESTART_COUNT']) == (13, 1, '0'):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "train.reseed = reseed"
+    )
+    output = run_script(
+        *two,
+        "--max-restarts=1",
+        script=changed(change),
+        options=(*words, f"--save={tmp_path / 'killed.pt'}"),
+    )
+    begun = re.findall(r"(\d+) of 30 steps done$", output, re.MULTILINE)
+    assert begun == ["0", "10"]
+    if not torch.cuda.is_available():  # some kernels add in any order
+        assert equal(read(tmp_path / "killed.pt"), read(tmp_path / "whole.pt"))
+
+
+def test_another_number_of_ranks_goes_on(
+    few: str, changed: Callable[[str], str], tmp_path: Path
+) -> None:
+    words = (few, "--batch-size=40", "--log-every=1", "--epochs=2")
+    saved = (*words, "--save-every=12", f"--save={tmp_path / 'digits.pt'}")
+    whole = run_script(script=changed(NO_DROPOUT), options=words)
+    ends = (
+        "def reseed(seed, step, rank, original=train.reseed):\n"
+        "    if step == 13: raise SystemExit\n"
+        "    original(seed, step, rank)\n"
+        "train.reseed = reseed"
+    )
+    run_script(script=changed(f"{NO_DROPOUT}\n{ends}"), options=saved)
+    two = (*TORCHRUN, "--nproc-per-node=2")
+    then = run_script(*two, script=changed(NO_DROPOUT), options=saved)
+    assert "2 ranks on cpu, 12 of 20 steps done" in then
+    assert len(losses(then)) == 8
+    assert losses(then) == pytest.approx(losses(whole)[12:], abs=2e-3)
+
+
+def test_a_file_that_is_not_finished_costs_nothing(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(state: Any, file: Any) -> None:
+        file.write(b"half of a file")
+        raise Killed
+
+    path = tmp_path / "digits.pt"
+    run("--epochs=1", f"--save={path}")
+    before = path.read_bytes()
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(Killed):
+        run("--epochs=2", f"--save={path}")
+    assert path.read_bytes() == before
+
+
+def test_a_checkpoint_of_other_options_is_refused(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "digits.pt"
+    run("--epochs=1", f"--save={path}")
+    before = path.read_bytes()
+    expected = rf"^{path} is of {{.*'lr': 0\.003,.*}}: go on with these, or name another\.$"
+    with pytest.raises(SystemExit, match=expected):
+        run("--epochs=2", f"--save={path}", "--lr=0.1")
+    assert path.read_bytes() == before
+    run("--epochs=2", f"--save={path}", "--workers=1", "--accumulate=4")  # how it is run may change
+
+
+# -- ranks --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[labkit.Lab]:
+    with labkit.start(4, preload=["torchvision"]) as lab:
+        yield lab
+
+
+def test_every_test_image_is_counted_once_with_the_buffers_of_rank_0(lab: labkit.Lab) -> None:
+    def tested(folder: str, images: int) -> tuple[list[float], list[float], bool]:
         import sys
+        from contextlib import nullcontext
 
         import torch
+        import torch.distributed as dist
         from torch.utils.data import Subset
 
         sys.path.insert(0, folder)
         import train as recipe
 
         torch.manual_seed(0)
-        options = recipe.read_options([])
-        train_set, test_set = (recipe.Digits(recipe.DATA, train=part) for part in (True, False))
-        _, loader = recipe.make_loaders(train_set, Subset(test_set, range(images)), options)
-        return recipe.evaluate(recipe.make_model(), loader, torch.device("cpu"), options)
+        model = torch.nn.Sequential(torch.nn.BatchNorm2d(1), *recipe.make_model())
+        model[0].running_mean.fill_(dist.get_rank())
+        data = Subset(recipe.read_digits("t10k"), range(images))
+        results = recipe.evaluate(model, data, torch.device("cpu"), nullcontext)
+        return results, model[0].running_mean.tolist(), model.training
 
-    for images in (997, 3):
-        (first, *others) = lab.run(count, str(SCRIPTS), images)
-        assert first[2] == images
-        assert all(other == first for other in others)
-
-
-def test_all_ranks_test_the_buffers_of_rank_0(lab: labkit.Lab) -> None:
-    def evaluated(folder: str) -> tuple[list[float], bool]:
+    def alone(folder: str, images: int) -> list[float]:
         import sys
 
         import torch
-        import torch.distributed as dist
 
         sys.path.insert(0, folder)
         import train as recipe
 
-        model = torch.nn.Sequential(torch.nn.BatchNorm2d(1), recipe.make_model())
-        model[0].running_mean.fill_(dist.get_rank())
-        options = recipe.read_options(["--epochs=1"])
-        test_set = recipe.Digits(recipe.DATA, train=False)
-        _, loader = recipe.make_loaders(test_set, test_set, options)
-        recipe.evaluate(model, loader, torch.device("cpu"), options)
-        return model[0].running_mean.tolist(), model.training
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.BatchNorm2d(1), *recipe.make_model()).eval()
+        pixels, labels = recipe.read_digits("t10k")[:images]
+        with torch.no_grad():
+            sums = recipe.sums_of(model, (pixels, labels), torch.device("cpu"))
+        return [float(part) / images for part in sums]
 
-    assert lab.run(evaluated, str(SCRIPTS)) == [([0.0], True)] * RANKS
+    for images in (997, 3):
+        reference = lab.run(alone, str(SCRIPTS), images)[0]
+        for results, mean, training in lab.run(tested, str(SCRIPTS), images):
+            assert results == pytest.approx(reference, abs=1e-5)
+            assert mean == [0.0]
+            assert training
 
 
-# -- a checkpoint is the whole state ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("more", [(), ("--precision=float16",), ("--workers=1", "--accumulate=2")])
-def test_a_resumed_run_ends_like_one_that_was_not_interrupted(
-    recipe: Any, few: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("variables", "gpus", "sentence"),
+    [
+        (
+            {"SLURM_STEP_NUM_TASKS": "2"},
+            0,
+            r"Each of these processes would train alone: start one torchrun per node\.",
+        ),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "2"},
+            1,
+            r"Each of these processes would train alone: start one torchrun per node\.",
+        ),
+        (
+            {"RANK": "0", "LOCAL_WORLD_SIZE": "4"},
+            1,
+            r"4 processes on this node, but this one sees 1 GPUs: let each see all, start fewer, "
+            r"or set CUDA_VISIBLE_DEVICES=''\.",
+        ),
+    ],
+)
+def test_what_would_go_wrong_silently_is_refused(
+    recipe: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    gpus: int,
+    sentence: str,
 ) -> None:
-    words = ("--batch-size=40", "--no-bar", "--epochs=3", few, *more)
-    paths = [tmp_path / name for name in ("whole.pt", "resumed.pt")]
-    _, whole = recipe.main((*words, f"--save={paths[0]}"), CPU)
-    resume = (*words, f"--save={paths[1]}", "--resume")
-    dies_after_saving(recipe, monkeypatch, *resume)
-    assert torch.load(paths[1], weights_only=True)["epoch"] == 1
-    torch.rand(7)  # what random numbers this process has drawn does not matter
-    _, resumed = recipe.main(resume, CPU)
-    assert without_times(resumed) == without_times(whole)
-    one, other = (torch.load(path, weights_only=True) for path in paths)
-    assert {"model", "optimizer", "schedule", "scaler", "epoch", "options"} < one.keys()
-    assert all(equal(one[name], other[name]) for name in one.keys() - {"history"})
-    # What is through is not trained again.
-    _, again = recipe.main(resume, CPU)
-    assert again == resumed
+    monkeypatch.delenv("RANK", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(SystemExit, match=f"^{sentence}$"):
+        recipe.join()
+    assert not dist.is_initialized()
 
 
-def test_a_killed_rank_costs_an_epoch_at_most(tmp_path: Path) -> None:
-    """One rank is killed after the first checkpoint; torchrun starts all of them again."""
-    words = ("--epochs=3", "--batch-size=400")
-    two = (*TORCHRUN, "--nproc-per-node=2")
-    undisturbed = results_in(run_script(*two, options=words))
-    victim = tmp_path / "victim.py"
-    victim.write_text(
-        "import os, runpy, signal, sys\n"
-        f"sys.path.insert(0, {str(SCRIPTS)!r})\n"
-        "import train\n"
-        "save = train.save\n"
-        "def killed(*given):\n"
-        "    save(*given)\n"
-        "    if os.environ['RANK'] + os.environ['TORCHELASTIC_RESTART_COUNT'] == '10':\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "train.save = killed\n"
-        "train.main()\n"
-    )
-    output = run_script(
-        *two,
-        "--max-restarts=1",
-        script=str(victim),
-        options=(*words, f"--save={tmp_path / 'model.pt'}", "--resume"),
-    )
-    begun = re.findall(r"(\d) of 3 epochs done$", output, re.MULTILINE)
-    assert begun[0] == "0"
-    assert len(begun) == 2
-    assert begun[1] in "12"  # the others may have saved once more before they were ended
-    if not torch.cuda.is_available():
-        assert results_in(output) == undisturbed
+@pytest.mark.parametrize("words", [["--batch-size=0"], ["--batch-size=30", "--accumulate=4"]])
+def test_a_batch_that_cannot_be_divided_is_refused(run: Any, words: list[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^--batch-size must be a multiple of \d and at most 400"):
+        run(*words)
 
 
-def test_another_number_of_ranks_goes_on(
-    lab: labkit.Lab, recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = (*SHORT, "--epochs=2", "--shift=0", f"--save={tmp_path / 'model.pt'}", "--resume")
-    dies_after_saving(recipe, monkeypatch, *words)
-    (together, *_) = lab.run(train, str(SCRIPTS), *words)
-    _, alone = recipe.main(words[:4], CPU)
-    assert together["losses"] == pytest.approx(alone["losses"], abs=1e-3)
-
-
-def test_a_file_that_is_not_finished_costs_nothing(
-    recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def half(state: Any, file: Any) -> None:
-        file.write(b"half of a file")
-        raise Killed
-
-    path = tmp_path / "new folder" / "model.pt"
-    words = (*SHORT, "--epochs=1", f"--save={path}")
-    recipe.main(words, CPU)
-    before = path.read_bytes()
-    monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(Killed):
-        recipe.main(words, CPU)
-    assert path.read_bytes() == before
-
-
-def test_a_checkpoint_of_other_options_is_refused(recipe: Any, few: str, tmp_path: Path) -> None:
-    words = ("--batch-size=40", "--no-bar", "--epochs=1", few)
-    words = (*words, f"--save={tmp_path / 'model.pt'}", "--resume")
-    recipe.main(words, CPU)
-    expected = (
-        r"model\.pt was saved with epochs=1 \(now 2\), lr=0\.05 \(now 0\.1\): "
-        r"pass the same options, or another --save\.$"
-    )
-    with pytest.raises(ValueError, match=expected):
-        recipe.main((*words, "--epochs=2", "--lr=0.1"), CPU)
-    recipe.main((*words, "--workers=1", "--accumulate=4"), CPU)  # how it is run may change
+def test_a_batch_beyond_the_data_is_refused(run: Any) -> None:
+    with pytest.raises(SystemExit, match=r"and at most 400\.$"):
+        run("--batch-size=401")
 
 
 # -- a step -------------------------------------------------------------------------------------
 
 
-def stepped(recipe: Any, gradient: float, precision: str) -> tuple[float, int, float]:
-    """Take a step from a given gradient; return the weight, the schedule's step and the scale."""
-    net = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.zeros_(net.weight)
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    schedule = recipe.make_schedule(optimizer, steps=10, warmup=0)
-    scaler = torch.amp.GradScaler("cpu", enabled=precision == "float16", init_scale=1024.0)
-    scaler.scale(net(torch.full((1, 1), gradient)).sum()).backward()
-    recipe.update(net, optimizer, schedule, scaler, recipe.read_options(["--clip=0.5"]))
-    assert net.weight.grad is None
-    return net.weight.item(), schedule.last_epoch, scaler.get_scale()
-
-
-def test_a_skipped_step_does_not_move_the_schedule(recipe: Any) -> None:
-    assert stepped(recipe, float("inf"), "float16") == (0.0, 0, 512.0)
-    assert stepped(recipe, 0.25, "float16") == (-0.25, 1, 1024.0)
-
-
-def test_clipping_sees_the_true_gradient(recipe: Any) -> None:
-    for precision in ("float32", "float16"):
-        assert stepped(recipe, 0.25, precision)[0] == -0.25  # though the scaled one is 256
-        assert stepped(recipe, 2.0, precision)[0] == pytest.approx(-0.5)
-
-
 def test_micro_batches_give_the_step_of_the_whole_batch_with_one_all_reduce(
-    recipe: Any, monkeypatch: pytest.MonkeyPatch
+    recipe: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reduced: list[int] = []
 
@@ -386,140 +529,68 @@ def test_micro_batches_give_the_step_of_the_whole_batch_with_one_all_reduce(
         done.set_result(bucket.buffer())
         return done
 
-    def wrap(*given: Any) -> Any:
-        net = original(*given)
+    def wrap(model: torch.nn.Module, **options: Any) -> Any:
+        net = torch.nn.parallel.DistributedDataParallel(model[:-2].append(model[-1]), **options)
         net.register_comm_hook(None, lambda _, bucket: count(bucket))
         return net
 
-    original = recipe.wrap
-    monkeypatch.setattr(recipe, "wrap", wrap)
-    losses, calls = [], []
+    monkeypatch.setattr(recipe, "DDP", wrap)  # without dropout
+    found, calls = [], []
     for parts in (1, 4):
         reduced.clear()
-        words = ("--epochs=1", "--shift=0", "--batch-size=720", f"--accumulate={parts}")
-        losses.append(recipe.main(words, CPU)[1]["losses"])
+        found.append(losses(run("--epochs=1", "--log-every=1", f"--accumulate={parts}")))
         calls.append(len(reduced))
-    assert len(losses[0]) == 5  # of 4,000 images 400 are too few for a step
-    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
-    assert calls == [5, 5]
+    assert len(found[0]) == 10
+    assert found[1] == pytest.approx(found[0], abs=1e-3)
+    assert calls == [10, 10]
 
 
-# -- what it says, and what it leaves behind ----------------------------------------------------
-
-
-def test_each_epoch_tells_loss_accuracy_speed_time_and_memory(
-    recipe: Any, capsys: pytest.CaptureFixture[str]
+def test_the_rate_rises_stays_and_falls(
+    recipe: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, results = recipe.main((*SHORT, "--epochs=2", "--seed=1"), CPU)
-    first, *epochs, last = capsys.readouterr().out.splitlines()
-    rate = "learning rate 0.3125, 0 of 2 epochs done"
-    assert first == f"1 ranks on cpu, 400 images per step, {rate}"
-    line = (
-        r"epoch (\d): train loss (\d\.\d{4}), test loss (\d\.\d{4}), accuracy (\S+)% of 1,000 "
-        r"images; ([\d,]+) images/s, (\d+\.\d) s, ([\d,]+) MiB"
-    )
-    found = [re.fullmatch(line, text) for text in epochs]
-    assert [match[1] for match in found if match] == ["1", "2"]
-    for number, match in enumerate(found):
-        assert match is not None
-        assert float(match[2]) == pytest.approx(
-            sum(results["losses"][10 * number :][:10]) / 10, abs=1e-4
-        )
-        assert float(match[4]) == pytest.approx(100 * results["accuracies"][number])
-        speed = results["images_per_second"][number]
-        assert match[5] == f"{speed:,.0f}"
-        assert 4000 / speed == pytest.approx(float(match[6]), abs=0.06)
-        assert int(match[7].replace(",", "")) > 50  # torch alone takes more
-    assert results_in(last) == {name: results[name] for name in ("accuracy", "loss", "weights")}
+    made: list[torch.optim.Optimizer] = []
+    rates: list[float] = []
+
+    def clip(*given: Any, **named: Any) -> torch.Tensor:
+        rates.extend({group["lr"] for group in made[-1].param_groups})
+        return original(*given, **named)
+
+    def make(model: torch.nn.Module) -> torch.optim.Optimizer:
+        made.append(make_optimizer(model))
+        return made[-1]
+
+    original, make_optimizer = torch.nn.utils.clip_grad_norm_, recipe.make_optimizer
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
+    monkeypatch.setattr(recipe, "make_optimizer", make)
+    run("--epochs=12", "--lr=0.001", "--lr-batch=10")  # 40 images a step: twice the rate
+    assert len(rates) == 120
+    assert rates[: recipe.WARMUP] == pytest.approx([0.002 * i / 30 for i in range(1, 31)])
+    assert rates[recipe.WARMUP : -recipe.COOLDOWN] == pytest.approx([0.002] * 30)
+    assert rates[-recipe.COOLDOWN :] == pytest.approx([0.002 * i / 60 for i in range(60, 0, -1)])
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--epochs=0"], r"--epochs must be at least 1\."),
-        (["--batch-size=-1"], r"--batch-size must be at least 1\."),
-        (["--accumulate=0"], r"--accumulate must be at least 1\."),
-        (["--batch-size=8000"], r"--batch-size=8000 is more than the 4,000 training images\."),
-        (
-            ["--batch-size=50", "--accumulate=4"],
-            r"--batch-size=50 cannot be divided evenly among 1 ranks with --accumulate=4\.",
-        ),
-        (["--resume"], r"--resume needs --save=FILE, the checkpoint to go on from\."),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_in_a_sentence(
-    recipe: Any, words: list[str], sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
-        recipe.main(words, CPU)
-    assert not dist.is_initialized()
+def test_only_matrices_and_filters_decay(recipe: Any) -> None:
+    decayed, kept = recipe.make_optimizer(recipe.make_model()).param_groups
+    assert [p.dim() for p in decayed["params"]] == [4, 4, 2]
+    assert [p.dim() for p in kept["params"]] == [1, 1, 1]
+    assert decayed["weight_decay"] > 0 == kept["weight_decay"]
 
 
-def test_the_group_is_left_when_training_fails(recipe: Any, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"pass its folder as --data=FOLDER\.$"):
-        recipe.main([f"--data={tmp_path}"])
-    assert not dist.is_initialized()
+def test_no_two_steps_ranks_and_runs_have_the_same_random_numbers(recipe: Any) -> None:
+    def drawn(*numbers: int) -> float:
+        recipe.reseed(*numbers)
+        return torch.rand((), dtype=torch.float64).item()
+
+    where = [
+        (seed, step, rank) for seed in (0, 1) for step in (1, 2, 1000) for rank in (0, 1, 1000)
+    ]
+    assert len({drawn(*numbers) for numbers in where}) == len(where)
+    assert drawn(3, 2, 1) == drawn(3, 2, 1)
 
 
-def test_tf32_is_a_switch_and_is_put_back(recipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seen(*_: Any) -> tuple[str, str]:
-        kinds = torch.backends.cuda.matmul, torch.backends.cudnn.conv
-        return kinds[0].fp32_precision, kinds[1].fp32_precision
-
-    before = seen()
-    monkeypatch.setattr(recipe, "train", seen)
-    assert recipe.main([], CPU) == ("ieee", "ieee")
-    assert recipe.main(["--tf32"], CPU) == ("tf32", "tf32")
-    assert seen() == before
-
-
-def test_threads_are_cut_only_where_ranks_share_a_machine(tmp_path: Path) -> None:
-    asked = tmp_path / "asked.py"
-    asked.write_text(
-        "import os, runpy, torch\n"
-        "torch.set_num_threads(3)\n"
-        "for ranks, given in (('1', None), ('2', '3'), ('2', None)):\n"
-        "    os.environ['LOCAL_WORLD_SIZE'] = ranks\n"
-        "    os.environ.pop('OMP_NUM_THREADS', None)\n"
-        "    if given:\n"
-        "        os.environ['OMP_NUM_THREADS'] = given\n"
-        "    try:\n"
-        "        runpy.run_path('train.py', run_name='__main__')\n"
-        "    except ValueError:\n"
-        "        print('threads:', torch.get_num_threads())\n"
-    )
-    output = run_script(script=str(asked), options=("--epochs=0",))
-    assert re.findall(r"threads: (\d)", output) == ["3", "3", "1"]
-
-
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler")
-def test_compiled_it_learns_the_same(recipe: Any) -> None:
-    words = (*SHORT, "--epochs=1", "--shift=0")
-    _, plain = recipe.main(words, CPU)
-    compiled = results_in(run_script(options=(*words, "--compile")))
-    assert compiled["loss"] == pytest.approx(plain["loss"], abs=1e-3)
-
-
-# -- the learning rate --------------------------------------------------------------------------
-
-
-def test_the_loss_falls_without_a_spike(recipe: Any) -> None:
-    """The mean of 5 steps never rises far above its lowest so far: of batches, 0.3 are noise."""
-    for seed in (0, 3, 4):  # it was worst with these, at a rate that rose twice as fast
-        _, results = recipe.main(["--epochs=2", f"--seed={seed}", "--no-bar"], CPU)
-        means = torch.tensor(results["losses"]).unfold(0, 5, 1).mean(dim=1)
-        rise = (means - means.cummin(dim=0).values).max()
-        assert rise < 0.4, (seed, rise)
-
-
-def test_the_rate_rises_and_falls_within_its_bounds(recipe: Any) -> None:
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule = recipe.make_schedule(optimizer, steps=20, warmup=5)
-    rates = []
-    for _ in range(20):
-        rates += schedule.get_last_lr()
-        optimizer.step()
-        schedule.step()
-    assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert rates[5:] == sorted(rates[5:], reverse=True)
-    assert all(0 < rate <= 1 for rate in rates)
+def test_tf32_is_asked_for_by_one_switch(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", seen.append)
+    run("--epochs=0.1")
+    run("--epochs=0.1", "--precision=tf32")
+    assert [name for name in seen if name != "highest"] == ["high"]
