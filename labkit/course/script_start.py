@@ -25,6 +25,7 @@ from ..runtime.torchrun import Ended, Job, Raised
 from ..wire.processes import free_port
 from ..wire.protocol import TRAINING, Asked
 from ..wire.state import describe_exit
+from . import material
 from .exercise import Failed
 
 #: A line of a traceback that names a place: the line below it is the code.
@@ -89,6 +90,12 @@ class Trained:
         return torch.load(path, weights_only=True) if path.exists() else None
 
 
+def with_scripts() -> dict[str, str]:
+    """Return the variable by which a script beside the notebook finds modules in ``scripts/``."""
+    folders = [str(material.file("scripts")), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
 def start(
     script: Path,
     processes: int,
@@ -135,7 +142,8 @@ def _run(
     nodes: int = 1,
 ) -> tuple[list[Ended], bool]:
     """Run torchrun, once for each node; return how that ended, and whether a process was killed."""
-    variables = {TRAINING: Asked(str(folder), *(kill or ())).encoded(), **variables}
+    told = {TRAINING: Asked(str(folder), *(kill or ())).encoded()}
+    variables = {**with_scripts(), **told, **variables}
     deadline = time.monotonic() + seconds
     killed = False
     alone_since: float | None = None  # a node, because the other has ended

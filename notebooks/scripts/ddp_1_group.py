@@ -6,56 +6,51 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from digits import make_model, read_digits, sums_of
+from torch.utils.data import DataLoader, RandomSampler
 
-BATCH_SIZE = 64  # rows per step
-
-
-def make_data():
-    """Return 1,024 points of the plane, each with the number of the ring that it is in."""
-    points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
-    return TensorDataset(points, points.norm(dim=1).mul(2).long().clamp(max=3))
+BATCH_SIZE = 64  # images per step
 
 
-def save(checkpoint, model, optimizer, epoch):
-    """Replace the file: whoever reads it finds all of the new one, or all of the old one."""
+def save(path, model, optimizer, epoch):
+    """Replace the file: a reader finds the whole new one or the whole old one."""
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-    torch.save(state, unfinished := f"{checkpoint}.{os.getpid()}")
-    os.replace(unfinished, checkpoint)
+    torch.save(state, unfinished := f"{path}.{os.getpid()}")
+    os.replace(unfinished, path)
 
 
-def main(epochs, checkpoint):
+def train(epochs, path):
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dist.init_process_group("gloo")
-    data = make_data()
-    model = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    data = read_digits("train")
+    model = make_model(dropout=0).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     done = 0  # epochs
-    if checkpoint.exists():  # go on from there
-        state = torch.load(checkpoint, map_location=device, weights_only=True)
+    if path.exists():  # go on from there
+        state = torch.load(path, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
-    dist.barrier()  # all have looked for the checkpoint: now it may change
+    dist.barrier()  # all have looked for the file: now it may change
     for epoch in range(done, epochs):
         sampler = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
+        loader = DataLoader(data, BATCH_SIZE, sampler=sampler, drop_last=True)
         total = torch.zeros((), device=device)
-        for points, rings in DataLoader(data, batch_size=BATCH_SIZE, sampler=sampler):
-            points, rings = points.to(device), rings.to(device)
-            loss = nn.functional.cross_entropy(model(points), rings)
-            optimizer.zero_grad()
-            loss.backward()
+        for batch in loader:
+            loss = sums_of(model, batch, device)[0]
+            (loss / BATCH_SIZE).backward()
             optimizer.step()
-            total += loss.detach() * len(points)
-        print(f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}")
-        save(checkpoint, model, optimizer, epoch + 1)
+            optimizer.zero_grad()
+            total += loss.detach()
+        print(f"epoch {epoch + 1}: loss {total.item() / BATCH_SIZE / len(loader):.3f}")
+        save(path, model, optimizer, epoch + 1)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, default=Path("last.pt"))
-    main(**vars(parser.parse_args()))
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--save", type=Path, default=Path("digits.pt"))
+    options = parser.parse_args()
+    train(options.epochs, options.save)

@@ -6,65 +6,62 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from digits import make_model, read_digits, sums_of
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
 
-BATCH_SIZE = 64  # rows per step
-
-
-def make_data():
-    """Return 1,024 points of the plane, each with the number of the ring that it is in."""
-    points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
-    return TensorDataset(points, points.norm(dim=1).mul(2).long().clamp(max=3))
+BATCH_SIZE = 64  # images per step
 
 
-def save(checkpoint, model, optimizer, epoch):
-    """Replace the file: whoever reads it finds all of the new one, or all of the old one."""
+def save(path, model, optimizer, epoch):
+    """Replace the file: a reader finds the whole new one or the whole old one."""
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-    torch.save(state, unfinished := f"{checkpoint}.{os.getpid()}")
-    os.replace(unfinished, checkpoint)
+    torch.save(state, unfinished := f"{path}.{os.getpid()}")
+    os.replace(unfinished, path)
 
 
-def main(epochs, checkpoint):
+def train(epochs, path):
     torch.manual_seed(0)
     device = torch.device("cpu")
-    if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):  # one for each process
+    if gpus := torch.cuda.device_count():
+        if gpus < int(os.environ["LOCAL_WORLD_SIZE"]):
+            raise SystemExit(f"This process sees {gpus} GPUs, fewer than there are processes.")
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    data = make_data()
-    model = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    dist.init_process_group("nccl" if gpus else "gloo")
+    data = read_digits("train")
+    model = make_model(dropout=0).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     done = 0  # epochs
-    if checkpoint.exists():  # go on from there
-        state = torch.load(checkpoint, map_location=device, weights_only=True)
+    if path.exists():  # go on from there
+        state = torch.load(path, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
-    dist.barrier()  # all have looked for the checkpoint: now it may change
+    dist.barrier()  # all have looked for the file: now it may change
     ddp = DDP(model)
-    rows = BATCH_SIZE // dist.get_world_size()  # on each process
-    sampler = DistributedSampler(data)
+    share = BATCH_SIZE // dist.get_world_size()  # of each process
+    sampler = DistributedSampler(data, drop_last=True)
+    loader = DataLoader(data, share, sampler=sampler, drop_last=True)
     for epoch in range(done, epochs):
         sampler.set_epoch(epoch)
         total = torch.zeros((), device=device)
-        for points, rings in DataLoader(data, batch_size=rows, sampler=sampler):
-            points, rings = points.to(device), rings.to(device)
-            loss = nn.functional.cross_entropy(ddp(points), rings)
-            optimizer.zero_grad()
-            loss.backward()
+        for batch in loader:
+            loss = sums_of(ddp, batch, device)[0]
+            (loss / share).backward()
             optimizer.step()
-            total += loss.detach() * len(points)
+            optimizer.zero_grad()
+            total += loss.detach()
         dist.all_reduce(total)
         if dist.get_rank() == 0:
-            print(f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}")
-            save(checkpoint, model, optimizer, epoch + 1)
+            print(f"epoch {epoch + 1}: loss {total.item() / BATCH_SIZE / len(loader):.3f}")
+            save(path, model, optimizer, epoch + 1)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, default=Path("last.pt"))
-    main(**vars(parser.parse_args()))
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--save", type=Path, default=Path("digits.pt"))
+    options = parser.parse_args()
+    train(options.epochs, options.save)

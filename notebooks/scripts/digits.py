@@ -31,11 +31,11 @@ def reseed(*numbers):
     torch.manual_seed(random.Random(repr(numbers)).getrandbits(63))
 
 
-def make_model():
+def make_model(dropout=0.2):
     return nn.Sequential(
         *(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 5 * 5, 10)),
+        *(nn.Flatten(), nn.Dropout(dropout), nn.Linear(32 * 5 * 5, 10)),
     )
 
 

@@ -19,11 +19,12 @@ from ....base.errors import DataError
 from ....wire.protocol import TRAINING, Asked
 from ....wire.state import describe_exit
 from ... import material
-from ...script_start import Trained
+from ...script_start import Trained, with_scripts
 
 SINGLE = "scripts/single.py"
-EPOCHS, ROWS, BATCH, RATE = 2, 1024, 64, 0.1
-STEPS = ROWS // BATCH  #: of an epoch
+EPOCHS, BATCH, RATE = 2, 64, 0.05
+STEPS = 4000 // BATCH  #: of an epoch of the images that come with the course
+ROWS = STEPS * BATCH
 
 
 class Alone:
@@ -39,9 +40,9 @@ class Alone:
         self._kept = tempfile.TemporaryDirectory(prefix="labkit-")
         self._folder = Path(self._kept.name)
         self._last = self._folder / "last.pt"
-        runs = [[f"--epochs={EPOCHS}", f"--checkpoint={self._last}"]]
+        runs = [[f"--epochs={EPOCHS}", f"--save={self._last}"]]
         if first is None:
-            runs.insert(0, ["--epochs=1", f"--checkpoint={self._folder / 'first.pt'}"])
+            runs.insert(0, ["--epochs=1", f"--save={self._folder / 'first.pt'}"])
         else:
             shutil.copy(first, self._last)
         command = [sys.executable, "-P", "-m", "labkit.rank.torchrun.training", str(os.getpid())]
@@ -50,7 +51,7 @@ class Alone:
             cwd=self._kept.name,  # the notebook's folder may go away before it has begun
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, TRAINING: Asked(self._kept.name).encoded()},
+            env={**os.environ, **with_scripts(), TRAINING: Asked(self._kept.name).encoded()},
         )
 
     def wait(self) -> Path:

@@ -1,157 +1,155 @@
-"""Exercise 09-1: form the group where there is none, and leave it, however the job ends."""
+"""Exercise 09-1: split the data in the same way on all ranks, and shard it anew in each epoch."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
-from ....base import times
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import Predicate
-from .facts import Facts
+from .facts import Facts, fact
 
-TRAINED = "trained"
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Be in no group, with gloo on the loopback interface; afterwards all is as before."""
-    name, variable = ("lo", "GLOO_SOCKET_IFNAME")
-    before = os.environ.get(variable)
-    if any(name == found for _, found in socket.if_nameindex()):
-        os.environ[variable] = name
-    _leave()
-    try:
-        yield
-    finally:
-        _leave()
-        if before is None:
-            os.environ.pop(variable, None)
-        else:
-            os.environ[variable] = before
+#: Items for each rank; a quarter is for testing.
+DEALT, TESTED = 18, 6
+EPOCHS = 3
+#: The smallest item, so that an item is not its own position.
+FIRST = 1000
 
 
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
-def _work() -> str:
-    """Do what only works in a group."""
-    dist.all_reduce(torch.ones(1))
-    return TRAINED
-
-
-def _fail() -> None:
-    raise ZeroDivisionError("a job that fails")
-
-
-def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
-    """Run a job, one that fails, and one inside a group that is there already."""
-
-    def attempt(job: Callable[[], Any]) -> str:
-        try:
-            said = str(answer(job))
-        except ZeroDivisionError as error:  # the job's own; any other is the answer's
-            said = f"raises {type(error).__name__}"
-        return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
-
-    facts = {}
-    soon = partial(dist.init_process_group, timeout=timedelta(seconds=times.TRIAL_ALONE))
-    with _alone(), patch.object(dist, "init_process_group", soon):
-        facts["a job"] = attempt(_work)
-        _leave()
-        facts["a job that fails"] = attempt(_fail)
-        _leave()
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        facts["inside a group"] = attempt(_work)
-    return facts
-
-
-def expected() -> Facts:
-    """Leave a group exactly where there was one before."""
+def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
+    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
+    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
+    items = range(FIRST, FIRST + (DEALT + TESTED) * here.world_size)
+    given = answer(list(items), EPOCHS)
+    if given is None:
+        return None
+    dealt, tested = given
+    shares = [[int(i) for i in epoch] for epoch in dealt]
+    mine = ((shares + [[]] * EPOCHS)[:EPOCHS], [int(i) for i in tested])
+    everyone: list[Any] = [None] * here.world_size
+    dist.all_gather_object(everyone, mine)
+    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
+    orders = {tuple(epoch) for epoch in mine[0] if epoch}
+    tests = sorted(i for _, test in everyone for i in test)
     return {
-        "a job": f"{TRAINED}, no group is left",
-        "a job that fails": "raises ZeroDivisionError, no group is left",
-        "inside a group": f"{TRAINED}, a group is left",
+        "epochs": len(shares),
+        "all are items of data": set().union(tests, *epochs) <= set(items),
+        "trained on": [len(epoch) for epoch in epochs],
+        "different items trained on": [len(set(epoch)) for epoch in epochs],
+        "one order twice": len(orders) < sum(map(bool, mine[0])),
+        "tested": len(tests),
+        "different items tested": len(set(tests)),
+        "trained on and tested": len(set(tests) & set().union(*epochs)),
     }
 
 
-def _said(fact: str, text: str) -> Predicate:
-    """Return the predicate of a mistake of 09-1: a fact that begins or ends with a text."""
-    return Predicate(lambda yours, *_: yours[fact].startswith(text) or yours[fact].endswith(text))
+def expected(world_size: int) -> list[Facts]:
+    """Count what one process has that trains on three quarters and tests the rest."""
+    facts = {
+        "epochs": EPOCHS,
+        "all are items of data": True,
+        "trained on": [DEALT * world_size] * EPOCHS,
+        "different items trained on": [DEALT * world_size] * EPOCHS,
+        "one order twice": False,
+        "tested": TESTED * world_size,
+        "different items tested": TESTED * world_size,
+        "trained on and tested": 0,
+    }
+    return [facts] * world_size
+
+
+def _is_even(facts: Facts, n: int) -> bool:
+    """Return whether as many items are trained on and tested as there should be, with repeats."""
+    return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
+
+
+def _repeats(yours: Sequence[Facts], n: int) -> bool:
+    """Return whether items are trained on twice in an epoch, where the numbers are even."""
+    return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
+
+
+def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
+    """Return whether all is in order but for how many items are tested."""
+    tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
+    rest = (DEALT + TESTED) * n - tested
+    return tested != TESTED * n and trained == [rest] * EPOCHS
 
 
 EXERCISE = Exercise(
     id="09-1",
-    title="Form the group, and leave it",
-    answer="run",
-    setup="import torch.distributed as dist",
+    title="Split the data, and shard it with DistributedSampler",
+    answer="deal",
+    setup="""
+        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
+
+
+        def items(loader):
+            return [int(item) for batch in loader for item in batch]
+    """,
     trial=trial,
     expected=expected,
-    where="notebook",
     mistakes=(
         Mistake(
-            "The job's result is lost, or job is not called: return what job() returns, whether a "
-            "group was there or not.",
-            when=_said("a job", "None") | _said("inside a group", "None"),
+            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
+            raises=r"sampler option is mutually exclusive with shuffle",
         ),
         Mistake(
-            "No group is formed, and the job's collective needs one: call "
-            "dist.init_process_group first.",
-            raises=r"Default process group has not been initialized",
+            "Those are positions, not items: a sampler yields positions in its set. Read the items "
+            "through a loader, or look each position up in the set.",
+            when=fact("all are items of data", lambda inside, n: not inside),
         ),
         Mistake(
-            "The group waits for processes that are not there: this one is alone, rank=0 and "
-            "world_size=1.",
-            raises=r"^DistStoreError: [Ww]ait timeout",
-        ),
-        Mistake(
-            "The group is still there after the job: call dist.destroy_process_group().",
-            when=_said("a job", "a group is left"),
-        ),
-        Mistake(
-            "A job that fails leaves its group behind, and the next call cannot form one. Put "
-            "what has to happen in any case into finally.",
-            when=_said("a job that fails", "a group is left"),
-        ),
-        Mistake(
-            "What run returns is not what the job returns: call job(), and return its result, in a "
-            "group that is there already too.",
-            when=lambda yours, expected, n: all(
-                not yours[name].startswith((TRAINED, "raises"))
-                for name in ("a job", "inside a group")
+            "Some items are both trained on and tested: each rank splits with its own random "
+            "numbers, so the splits differ. Pass random_split a generator with the same seed on "
+            "every rank.",
+            when=lambda yours, expected, n: (
+                _repeats(yours, n) and yours[0]["trained on and tested"] > 0
             ),
         ),
         Mistake(
-            "The job's error is swallowed, so the caller of run takes a failed job for a "
-            "finished one. Let the error through.",
-            when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
+            "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
+            "none. All ranks draw one order, so the sampler's seed and epoch are the same on each, "
+            "and each takes its own part of it.",
+            when=lambda yours, expected, n: (
+                _repeats(yours, n) and yours[0]["trained on and tested"] == 0
+            ),
         ),
         Mistake(
-            "Inside a group it tries to form a second one, which torch refuses. Check "
-            "dist.is_initialized() first.",
-            raises=r"trying to initialize the default process group twice",
+            "Items that were trained on are tested too, although all ranks split alike. Split "
+            "once, before the epochs, and test the other part.",
+            when=lambda yours, expected, n: (
+                _is_even(yours[0], n)
+                and yours[0]["trained on and tested"] > 0
+                and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
+            ),
         ),
         Mistake(
-            "It destroys a group that it has not formed. Leave that to the code that formed it.",
-            when=_said("inside a group", "no group is left"),
+            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
+            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
+        ),
+        Mistake(
+            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
+            when=fact("tested", lambda count, n: count == TESTED * n * n),
+        ),
+        Mistake(
+            "The split is not 75 : 25. Three quarters of the items are for training "
+            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
+            when=_other_shares,
+        ),
+        Mistake(
+            "Two epochs have the same order: the training sampler has to shuffle, and "
+            "set_epoch(epoch), called before each epoch, has to get its number.",
+            when=fact("one order twice", lambda same, n: same),
         ),
     ),
     hints=(
-        "Three cases: a group is there already; the job works; the job fails.",
-        "If dist.is_initialized() is true, only call the job. Otherwise form the group, and then "
-        "use try and finally.",
-        "init_process_group stands before the try, the job inside it. What stands under finally "
-        "runs after a return as well as after an error.",
+        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
+        "order in each epoch.",
+        "generator=torch.Generator().manual_seed(0) goes into random_split; "
+        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
+        "the loaders.",
+        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
     ),
 )

@@ -1,155 +1,155 @@
-"""Exercise 09-2: split the data in the same way on all ranks, and deal it anew in every epoch."""
+"""Exercise 09-2: test the model inside DDP on all ranks, and add up what each has counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
-from ...exercise import Exercise, Here, Mistake
-from .facts import Facts, fact
-
-#: Items for each rank; a quarter is for testing.
-DEALT, TESTED = 18, 6
-EPOCHS = 3
-#: The smallest item, so that an item is not its own position.
-FIRST = 1000
+from ...exercise import Exercise, Goal, Mistake
+from ...mistakes import Predicate, simulated
+from .reading import FEW, GUESSES, HANDLED, LABELS, expected, right, trial
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
-    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
-    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
-    items = range(FIRST, FIRST + (DEALT + TESTED) * here.world_size)
-    given = answer(list(items), EPOCHS)
-    if given is None:
-        return None
-    dealt, tested = given
-    shares = [[int(i) for i in epoch] for epoch in dealt]
-    mine = ((shares + [[]] * EPOCHS)[:EPOCHS], [int(i) for i in tested])
-    everyone: list[Any] = [None] * here.world_size
-    dist.all_gather_object(everyone, mine)
-    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
-    orders = {tuple(epoch) for epoch in mine[0] if epoch}
-    tests = sorted(i for _, test in everyone for i in test)
-    return {
-        "epochs": len(shares),
-        "all are items of data": set().union(tests, *epochs) <= set(items),
-        "trained on": [len(epoch) for epoch in epochs],
-        "different items trained on": [len(set(epoch)) for epoch in epochs],
-        "one order twice": len(orders) < sum(map(bool, mine[0])),
-        "tested": len(tests),
-        "different items tested": len(set(tests)),
-        "trained on and tested": len(set(tests) & set().union(*epochs)),
-    }
+def _padded(rank: int, n: int) -> list[int]:
+    """Return the share of DistributedSampler, which starts over until all have equally many."""
+    each = -(-len(LABELS) // n)
+    return [(rank + n * k) % len(LABELS) for k in range(each)]
 
 
-def expected(world_size: int) -> list[Facts]:
-    """Count what one process has that trains on three quarters and tests the rest."""
-    facts = {
-        "epochs": EPOCHS,
-        "all are items of data": True,
-        "trained on": [DEALT * world_size] * EPOCHS,
-        "different items trained on": [DEALT * world_size] * EPOCHS,
-        "one order twice": False,
-        "tested": TESTED * world_size,
-        "different items tested": TESTED * world_size,
-        "trained on and tested": 0,
-    }
-    return [facts] * world_size
+def _own_share(yours: Any, expected: Any, n: int) -> bool:
+    """Return whether the ranks' numbers of images, added up, are all images: nobody has added."""
+    return n > 1 and len(LABELS) <= sum(y[1] for y in yours) <= len(_padded(0, n)) * n
 
 
-def _is_even(facts: Facts, n: int) -> bool:
-    """Return whether as many items are trained on and tested as there should be, with repeats."""
-    return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
+def _shares(count: int, n: int) -> list[list[list[int]]]:
+    """Return the ways to deal images to the ranks: in turns, and in blocks."""
+    images = list(range(count))
+    size = -(-count // n)
+    return [
+        [images[r::n] for r in range(n)],
+        [images[r * size : (r + 1) * size] for r in range(n)],
+    ]
 
 
-def _repeats(yours: Sequence[Facts], n: int) -> bool:
-    """Return whether items are trained on twice in an epoch, where the numbers are even."""
-    return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
+def _counts(simulate: Callable[[int], list[float]]) -> Predicate:
+    """Return the predicate of accuracies and numbers that are ``simulate(world_size)`` on all
+    ranks."""
+    return simulated(lambda n: [simulate(n)] * n, lambda own: own[:4])
 
 
-def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Return whether all is in order but for how many items are tested."""
-    tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
-    rest = (DEALT + TESTED) * n - tested
-    return tested != TESTED * n and trained == [rest] * EPOCHS
+def _mean_of_accuracies(way: int) -> Predicate:
+    """Return the predicate of means of the ranks' own accuracies, as far as all have images."""
+
+    def mean(count: int, first: int, n: int) -> float:
+        shares = _shares(count, n)[way]
+        return sum(right([first + i for i in s]) / len(s) for s in shares if s) / n
+
+    return _counts(lambda n: [mean(len(LABELS), 0, n), len(LABELS), mean(FEW, 2, n), FEW])
+
+
+def _read_while_training(n: int) -> list[float]:
+    """Return what the model counts in training mode."""
+
+    def read(first: int, count: int) -> float:
+        pairs = list(zip(GUESSES, LABELS, strict=True))[first : first + count]
+        return sum(9 - guess == label for guess, label in pairs) / count
+
+    return [read(0, len(LABELS)), len(LABELS), read(2, FEW), FEW]
 
 
 EXERCISE = Exercise(
     id="09-2",
-    title="Split and deal",
-    answer="deal",
+    title="Evaluate on all ranks",
+    answer="test",
     setup="""
-        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
-
-
-        def items(loader):
-            return [int(item) for batch in loader for item in batch]
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
     """,
     trial=trial,
     expected=expected,
+    goals=(Goal("collectives", most=lambda n: 2),),
+    entries=(
+        f"accuracy, of {len(LABELS):,} images",
+        f"their number, of {len(LABELS):,}",
+        f"accuracy, of {FEW} images",
+        f"their number, of {FEW}",
+        "in training mode afterwards",
+        "gradients were recorded",
+        "ddp(…) was called",
+    ),
     mistakes=(
         Mistake(
-            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            raises=r"sampler option is mutually exclusive with shuffle",
+            "Rank 0 waits in an all_reduce that the other ranks do not call: every rank has to "
+            "call it.",
+            stuck=r"\brank 0 waits in all_reduce",
         ),
         Mistake(
-            "Those are positions, not items: a sampler yields positions in its set. Read the items "
-            "through a loader, or look each position up in the set.",
-            when=fact("all are items of data", lambda inside, n: not inside),
+            "Some ranks call all_reduce more often than others. With one call per batch, ranks "
+            "with more batches wait for calls that never come: count in the loop, reduce once "
+            "after it.",
+            stuck=r"\branks 0\S* wait in all_reduce",  # rank 0's share is never the smaller one
         ),
         Mistake(
-            "Some items are both trained on and tested: each rank splits with its own random "
-            "numbers, so the splits differ. Pass random_split a generator with the same seed on "
-            "every rank.",
+            "The two numbers have changed places: return the accuracy first, then the number of "
+            "images.",
+            when=simulated(lambda n: [[y[1], y[0], y[3], y[2], *HANDLED] for y in expected(n)]),
+        ),
+        Mistake(
+            "The second number is at most one rank's share of the images: add up the counts over "
+            "the ranks.",
+            when=_own_share,
+        ),
+        Mistake(
+            "Some images are counted twice: DistributedSampler repeats a few, so that all ranks "
+            "have equally many. Take every world_size-th image instead.",
             when=lambda yours, expected, n: (
-                _repeats(yours, n) and yours[0]["trained on and tested"] > 0
+                int(yours[0][1]) == len(_padded(0, n)) * n > len(LABELS)
             ),
         ),
         Mistake(
-            "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
-            "none. All ranks draw one order, so the sampler's seed and epoch are the same on each, "
-            "and each takes its own part of it.",
-            when=lambda yours, expected, n: (
-                _repeats(yours, n) and yours[0]["trained on and tested"] == 0
-            ),
+            "Every rank has tested every image, and the counts were added up: give each rank a "
+            "share of the images.",
+            when=lambda yours, expected, n: int(yours[0][1]) == n * len(LABELS) and n > 1,
         ),
         Mistake(
-            "Items that were trained on are tested too, although all ranks split alike. Split "
-            "once, before the epochs, and test the other part.",
-            when=lambda yours, expected, n: (
-                _is_even(yours[0], n)
-                and yours[0]["trained on and tested"] > 0
-                and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
-            ),
+            "The model was in training mode while it was tested, in which layers such as dropout "
+            "change its answers: call eval() before the first batch.",
+            when=_counts(_read_while_training),
         ),
         Mistake(
-            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
-            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
+            "The number of images is right, but the accuracy is not. A mean of the ranks' "
+            "accuracies is wrong where their shares differ in length: add up counts, then divide "
+            "once.",
+            when=_mean_of_accuracies(0) | _mean_of_accuracies(1),
         ),
         Mistake(
-            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
-            when=fact("tested", lambda count, n: count == TESTED * n * n),
+            "The numbers are right, but the model is still in eval mode, in which the next epoch "
+            "would train it without dropout: call train() at the end.",
+            when=simulated(lambda n: [[*y[:4], False, False, False] for y in expected(n)]),
         ),
         Mistake(
-            "The split is not 75 : 25. Three quarters of the items are for training "
-            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
-            when=_other_shares,
+            "The numbers are right, but autograd has recorded the test for a backward pass that "
+            "never comes, which costs time and memory: test under torch.no_grad().",
+            when=simulated(lambda n: [[*y[:4], True, True, False] for y in expected(n)]),
         ),
         Mistake(
-            "Two epochs have the same order: the training sampler has to shuffle, and "
-            "set_epoch(epoch), called before each epoch, has to get its number.",
-            when=fact("one order twice", lambda same, n: same),
+            "The numbers are right, but ddp(…) was called. DDP's forward may hold a collective (it "
+            "broadcasts buffers), and ranks wait there for one without a batch: call ddp.module.",
+            when=simulated(lambda n: [[*y[:4], True, False, True] for y in expected(n)]),
+        ),
+        Mistake(
+            "The result is right, but it takes more than one collective per call: put both "
+            "counts into one tensor and reduce it once, after the last batch. (With one "
+            "collective per batch, ranks with more batches than others could wait forever.)",
+            missed="collectives",
         ),
     ),
     hints=(
-        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
-        "order in each epoch.",
-        "generator=torch.Generator().manual_seed(0) goes into random_split; "
-        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
-        "the loaders.",
-        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
+        "Which rank tests which images, so that each is tested once? What can be added up? And "
+        "in which mode is a model tested?",
+        "Subset(test_set, range(rank, len(test_set), world_size)) is this rank's share. Count the "
+        "correct answers and the images in it, with ddp.module in eval mode, under no_grad.",
+        "One tensor holds both counts. Reduce it once, after the loop, on every rank; divide "
+        "after that.",
     ),
 )

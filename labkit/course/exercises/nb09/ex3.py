@@ -1,106 +1,180 @@
-"""Exercise 09-3: convert the model, wrap it, and train it under autocast, in the right order."""
+"""Exercise 09-3: weight each token equally, over micro-batches and ranks that differ in length.
+
+Inputs are small integers, so that sums over tokens are exact.
+"""
 
 from __future__ import annotations
 
-from ...exercise import Exercise, Mistake
-from .facts import fact, has
-from .mixed import STEPS, expected, trial
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate, simulated
+
+#: How many micro-batches a rank has in each call.
+MICRO_BATCHES = (3, 1)
+
+
+def _batches(call: int, rank: int) -> list[torch.Tensor]:
+    """Return a rank's micro-batches, of different lengths: two integers per token."""
+    lengths = [1 + (2 * rank + k) % 4 + k for k in range(MICRO_BATCHES[call])]
+    return [
+        torch.stack([torch.arange(n) % 3 + rank + 1.0, torch.full((n,), k + 2.0)], dim=1)
+        for k, n in enumerate(lengths)
+    ]
+
+
+class _PerToken(nn.Module):
+    """Return one loss per token: its two integers, each times a parameter, added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens[:, 0] * self.a + tokens[:, 1] * self.b
+
+    def gradient(self) -> torch.Tensor:
+        return torch.cat(
+            [torch.zeros(1) if p.grad is None else p.grad.cpu() for p in (self.a, self.b)]
+        )
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
+    """Return the gradients; a hook in Python lets labkit count the all-reduces."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    gradients = []
+    for call in range(len(MICRO_BATCHES)):
+        net = _PerToken().to(here.device)
+        ddp = DistributedDataParallel(net)
+        ddp.register_comm_hook(None, allreduce_hook)
+        answer(ddp, [batch.to(here.device) for batch in _batches(call, here.rank)])
+        gradients.append(net.gradient())
+    return gradients
+
+
+#: Weighs a micro-batch: by its own length, its rank's tokens, all tokens, those of the k-th
+#: micro-batches of all ranks, the number of micro-batches, and that of ranks.
+_Weight = Callable[[int, int, int, int, int, int], float]
+
+
+def _own(call: int, rank: int, n: int, weight: _Weight) -> torch.Tensor:
+    """Return what one rank adds up: the sums over its micro-batches, each times its weight."""
+    lengths = [[len(batch) for batch in _batches(call, r)] for r in range(n)]
+    mine = lengths[rank]
+    together = sum(map(sum, lengths))
+    return torch.stack(
+        [
+            batch.sum(dim=0)
+            * weight(mine[k], sum(mine), together, sum(own[k] for own in lengths), len(mine), n)
+            for k, batch in enumerate(_batches(call, rank))
+        ]
+    ).sum(dim=0)
+
+
+def _averaged(n: int, weight: _Weight) -> list[list[torch.Tensor]]:
+    """Return the gradients after DDP's mean over the ranks."""
+    means = [
+        torch.stack([_own(call, r, n, weight) for r in range(n)]).mean(dim=0)
+        for call in range(len(MICRO_BATCHES))
+    ]
+    return [means] * n
+
+
+def expected(n: int) -> list[list[torch.Tensor]]:
+    """Return the gradient of the mean over all tokens, of one process."""
+    return _averaged(n, lambda length, own, together, kth, count, n: n / together)
+
+
+def _gives(weight: _Weight) -> Predicate:
+    return simulated(lambda n: _averaged(n, weight))
+
 
 EXERCISE = Exercise(
     id="09-3",
-    title="Convert, wrap, cast",
-    answer="train_mixed",
-    setup="""
-        import torch.nn.functional as F
-        from torch import nn
-        from torch.nn.parallel import DistributedDataParallel as DDP
-
-
-        def to_group_norm(net):
-            for name, child in net.named_children():
-                if isinstance(child, nn.BatchNorm2d):
-                    setattr(net, name, nn.GroupNorm(4, child.num_features).to(device))
-                else:
-                    to_group_norm(child)
-            return net
-    """,
+    title="Gradient accumulation with a global token count",
+    answer="accumulate",
+    setup="from torch.nn.parallel import DistributedDataParallel as DDP",
     trial=trial,
     expected=expected,
+    goals=(
+        Goal("collectives", exactly=lambda n: 2 * len(MICRO_BATCHES)),
+        Goal("bytes sent", most=lambda n: 16 * len(MICRO_BATCHES)),
+    ),
+    entries=tuple(
+        f"the gradient of {count} micro-batch{'es' * (count > 1)}" for count in MICRO_BATCHES
+    ),
     mistakes=(
         Mistake(
-            "DDP waits for gradients of layers that no longer exist: the model was converted "
-            "after it had been wrapped. Convert first, then wrap.",
-            raises=r"!tensors\.empty\(\) INTERNAL ASSERT FAILED",
+            "The gradient is right, but there is more than one all-reduce of the gradients or of "
+            "the count. Add the lengths up on the rank and reduce them once; put forward and "
+            "backward of all micro-batches but the last under net.no_sync().",
+            missed="collectives",
         ),
         Mistake(
-            "The model still has BatchNorm, whose statistics are those of one rank's images. Here "
-            "it has to be converted: call to_group_norm before you wrap.",
-            when=has(norm_layer="BatchNorm2d"),
+            "The ranks' gradients differ: no backward() is left that averages them. The last "
+            "micro-batch belongs outside no_sync().",
+            when=simulated(
+                lambda n: [
+                    [
+                        _own(call, r, n, lambda length, own, together, *_: n / together)
+                        for call in range(len(MICRO_BATCHES))
+                    ]
+                    for r in range(n)
+                ]
+            ),
         ),
         Mistake(
-            "The optimizer holds the parameters of the layers that were replaced: create it "
-            "after the conversion.",
-            when=has(norm_layer_trained=False, norm_layer="GroupNorm", convolution_trained=True),
+            "This is the mean over micro-batches of their own means: a token in a short "
+            "micro-batch counts more than a token in a long one. Add up the tokens' losses, and "
+            "divide by the number of all tokens, of all micro-batches and ranks.",
+            when=_gives(lambda length, own, together, kth, count, n: 1 / length / count),
         ),
         Mistake(
-            "Each rank has trained its own model: DDP averages gradients only where the wrapped "
-            "model is called, not the one inside it, and not under no_sync().",
-            when=has(equal_on_every_rank=False),
+            "Each rank divides by its own number of tokens, so a token on a rank with few of them "
+            "counts more. Add up the numbers over the ranks, with one all_reduce.",
+            when=_gives(lambda length, own, together, kth, count, n: 1 / own),
         ),
         Mistake(
-            "The model has not been trained: each batch needs a forward pass, backward() and "
-            "optimizer.step().",
-            when=has(autocast_in_forward=False, convolution_trained=False),
+            "Each rank divides by world_size times its own number of tokens, as if all ranks had "
+            "equally many. Add up the numbers over the ranks, with one all_reduce.",
+            when=_gives(lambda length, own, together, kth, count, n: 1 / own / n),
         ),
         Mistake(
-            "The forward pass runs in float32: compute the scores inside torch.autocast.",
-            when=has(autocast_in_forward=False),
+            "The gradient is too small by a factor of world_size: DDP also divides by the number "
+            "of ranks, so multiply by world_size.",
+            when=_gives(lambda length, own, together, kth, count, n: 1 / together),
         ),
         Mistake(
-            "backward() is inside the autocast block. It uses the types of the forward pass "
-            "anyway: end the block before it.",
-            when=has(autocast_in_backward=True),
+            "You divide by the number of micro-batches as well: the number of all tokens already "
+            "counts those of each micro-batch.",
+            when=_gives(lambda length, own, together, kth, count, n: n / together / count),
         ),
         Mistake(
-            "autocast is not asked for bfloat16. In float16 small gradients vanish unless a "
-            "scaler is used: pass dtype=torch.bfloat16.",
-            when=fact("type of autocast", lambda kind, n: kind != "bfloat16"),
+            "Each micro-batch is divided by its own number of tokens on all ranks, so a token in "
+            "a short one counts more. One number for the whole step: add up the lengths of all "
+            "micro-batches before the first backward().",
+            when=_gives(lambda length, own, together, kth, count, n: n / kth / count)
+            | _gives(lambda length, own, together, kth, count, n: n / kth),
         ),
         Mistake(
-            "The loss is computed outside autocast, in 16 bits: move it into the block, where "
-            "autocast computes cross entropy in float32.",
-            when=has(type_of_the_loss="bfloat16"),
-        ),
-        Mistake(
-            "The model is wrapped more than once. Create DDP and the optimizer once, before the "
-            "loop: DDP's constructor sends all weights to all ranks, and a new optimizer has no "
-            "state.",
-            when=fact("models wrapped", lambda times, n: times > 1),
-        ),
-        Mistake(
-            "It returns the model inside DDP: return the wrapped one, which DDP(…) gave.",
-            when=has(returns_the_wrapped_model=False, models_wrapped=1),
-        ),
-        Mistake(
-            f"Take one step per pair in batches: {STEPS} here.",
-            when=fact("steps", lambda steps, n: steps != STEPS),
-        ),
-        Mistake(
-            "No weight has changed: the optimizer never takes its step, takes it before "
-            "backward(), or holds no parameter of this model.",
-            when=has(convolution_trained=False),
-        ),
-        Mistake(
-            "The weights differ from those that one process gets from all images. Compare the "
-            "loss (F.cross_entropy of scores and labels, as it is), the optimizer (SGD with lr=0.1 "
-            "and nothing else), and each step: zero_grad(), backward(), step().",
-            when=has(weights_as_one_process_has=False, equal_on_every_rank=True),
+            "This is the sum over all tokens, so the gradient grows with the batch. Divide by the "
+            "number of tokens on all ranks.",
+            when=_gives(lambda *_: 1.0) | _gives(lambda length, own, together, kth, count, n: n),
         ),
     ),
     hints=(
-        "What replaces parameters comes before DDP; what uses them comes after it.",
-        "to_group_norm(model), then DDP(model), then the optimizer from its parameters.",
-        "In the loop: zero_grad; with torch.autocast(device.type, dtype=torch.bfloat16): loss = "
-        "…; and outside the block loss.backward() and step().",
+        "DDP turns the ranks' gradients into their sum / world_size. What must each rank divide "
+        "its sum of losses by, so that the result is the mean over all tokens of all ranks?",
+        "Add up len(batch) over the micro-batches, put the sum into a tensor on device, and "
+        "all_reduce it: that is the number of tokens T. Each micro-batch then contributes "
+        "net(batch).sum() * world_size / T.",
+        "*rest, last = batches splits the list. Under net.no_sync(), for each batch of rest: "
+        "forward, weight, backward(). Then the same for last, outside the block.",
     ),
 )

@@ -16,9 +16,10 @@ from typing import Any
 from ...script_start import Trained, start
 from .alone import BATCH, EPOCHS, RATE, ROWS, STEPS, alone, without_state
 
-#: What rounding may change in a weight: sums of 64 rows are added up in a different order.
-TOLERANCE = 1e-5
-NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
+#: What rounding may change in a weight: ranks add up in a different order, and where ReLU or max-pooling
+#: decides a near tie differently, a weight was seen to move by 7e-4. Wrong scripts move it by 0.06.
+TOLERANCE = 5e-3
+NAMES = tuple(f"{layer}.{name}" for layer in (0, 3, 8) for name in ("weight", "bias"))
 
 TWO, ONE = "2 processes, from the beginning", "1 process, from a checkpoint of single.py"
 FOUR = "4 processes, from the beginning"
@@ -132,7 +133,7 @@ def found(ranks: Sequence[Trained], place: Path, done: int = 0) -> dict[str, Any
 def _start(
     script: Path, size: int, place: Path, seconds: float, kill: tuple[int, int] | None = None
 ) -> list[Trained]:
-    words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
+    words = [f"--epochs={EPOCHS}", f"--save={place}"]
     folder = Path(tempfile.mkdtemp(dir=place.parent))
     return start(script, size, words, folder, seconds, kill)
 

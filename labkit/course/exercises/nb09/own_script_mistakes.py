@@ -80,20 +80,20 @@ MISTAKES = (
         when=shows(_share_for_another_size),
     ),
     Mistake(
-        f"Every rank computes all {ROWS:,} rows of each epoch: they all do the same work. A "
+        f"Every rank computes all {ROWS:,} images of each epoch: they all do the same work. A "
         "DistributedSampler gives each rank a share of its own.",
         when=_counts(IN_ALL, _same_work),
         hint="DataLoader(data, batch_size=…, sampler=DistributedSampler(data)): the loader of "
-        "each rank then gives a part of the rows, and all parts together are all rows.",
+        "each rank then gives a part of the images, and all parts together are all images.",
     ),
     Mistake(
-        f"Each rank computes {BATCH} rows per step, so the global batch grows with the number "
-        f"of processes. All ranks together compute {BATCH} rows per step: on two "
-        f"processes, {BATCH // 2} rows each.",
+        f"Each rank computes {BATCH} images per step, so the global batch grows with the number "
+        f"of processes. All ranks together compute {BATCH} images per step: on two "
+        f"processes, {BATCH // 2} images each.",
         when=_counts(PER_STEP, lambda rows, _: len(rows) > 1 and set(rows) == {BATCH}),
     ),
     Mistake(
-        "Epoch 2 takes the rows in the order of epoch 1: tell the sampler the epoch at its "
+        "Epoch 2 takes the images in the order of epoch 1: tell the sampler the epoch at its "
         "beginning, sampler.set_epoch(epoch).",
         when=shows(lambda y, e: y["rows of the steps"] == SAME_ORDER),
     ),
@@ -107,7 +107,7 @@ MISTAKES = (
         when=shows(lambda y, e: y["learning rate in it"] == RATE * len(e[PER_STEP]) != RATE),
     ),
     Mistake(
-        "The script has not trained on any row: each epoch goes through all batches of the rank's "
+        "The script has not trained on any image: each epoch goes through all batches of the rank's "
         "share.",
         when=shows(lambda y, e: not any(y[IN_ALL])),
     ),
@@ -128,7 +128,7 @@ MISTAKES = (
         when=_counts(SAVES, lambda saves, _: not saves[0] and any(saves[1:])),
     ),
     Mistake(
-        "There is no checkpoint where --checkpoint=PATH says: it is written somewhere else.",
+        "There is no checkpoint where --save=PATH says: it is written somewhere else.",
         when=shows(lambda y, e: y[EPOCH] == NOTHING),
     ),
     Mistake(

@@ -1,4 +1,4 @@
-"""What exercise 09-6 tests: a model that reads digits, badly in training mode."""
+"""What exercise 09-2 tests: a model that reads digits, badly in training mode."""
 
 from __future__ import annotations
 

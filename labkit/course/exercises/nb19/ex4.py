@@ -30,7 +30,7 @@ def trial(script: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     with tempfile.TemporaryDirectory(prefix="labkit-") as name:
         place, told = Path(name, "last.pt"), Path(name, "told")
         told.mkdir()
-        words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
+        words = [f"--epochs={EPOCHS}", f"--save={place}"]
         ranks = start_nodes(script, words, told, seconds, kill=(KILLED, STEPS + 1))
         yield PART, found(ranks, place)
 
@@ -47,51 +47,6 @@ def expected() -> dict[str, dict[str, Any]]:
     """Return what is to be found: no epoch twice, and the weights of one process."""
     facts = own_script.expected()[AGAIN]
     return {PART: {LIVES: [STEPS, STEPS], **facts, SAVES: [EPOCHS, 0]}}
-
-
-#: In another layout: without DDP, with gradients averaged by hand.
-ANOTHER = """
-import os
-import sys
-
-import torch
-import torch.distributed as dist
-from torch import nn
-
-options = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
-path, until = options["checkpoint"], int(options["epochs"])
-dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4))
-sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-begin = 0
-if os.path.exists(path):
-    saved = torch.load(path)
-    net.load_state_dict(saved["model"])
-    sgd.load_state_dict(saved["optimizer"])
-    begin = saved["epoch"]
-points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
-rings = (2 * points.norm(dim=1)).long().clamp(max=3)
-for epoch in range(begin, until):
-    order = torch.randperm(1024, generator=torch.Generator().manual_seed(epoch))
-    for batch in order.view(-1, 64):
-        mine = batch[rank::size]
-        sgd.zero_grad()
-        nn.functional.cross_entropy(net(points[mine]), rings[mine]).backward()
-        for p in net.parameters():
-            dist.all_reduce(p.grad)
-            p.grad /= size
-        sgd.step()
-    if rank == 0:
-        with open(path + ".draft", "wb") as file:
-            torch.save(
-                dict(model=net.state_dict(), optimizer=sgd.state_dict(), epoch=epoch + 1), file
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + ".draft", path)
-"""
 
 
 def _second_life(differs: Callable[[int, int, Facts, Facts], bool]) -> When:
@@ -112,7 +67,7 @@ EXERCISE = Exercise(
     seconds=90.0,
     mistakes=(
         Mistake(
-            "There is no checkpoint where --checkpoint=PATH says.",
+            "There is no checkpoint where --save=PATH says.",
             when=shows(lambda y, e: y[EPOCH] == NOTHING),
         ),
         Mistake(
@@ -140,7 +95,7 @@ EXERCISE = Exercise(
         Mistake(
             "The checkpoint is written over the old one: a process that is killed meanwhile "
             "leaves half a file, and the good one is lost. Save under another name and call "
-            "os.replace(new, checkpoint).",
+            "os.replace(new, path).",
             when=shows(lambda y, e: not y["saved under another name first"]),
         ),
         Mistake(
@@ -154,7 +109,7 @@ EXERCISE = Exercise(
         "process of the whole job saves; and it saves under another name first. Notebook 11 has "
         "each of them.",
         "Every process loads the model, the optimizer and the epoch, before DDP(model). "
-        "os.replace(new, checkpoint) makes the new file the checkpoint, all or nothing.",
+        "os.replace(new, path) makes the new file the checkpoint, all or nothing.",
         "dist.get_rank() tells the processes of all nodes apart. After loading, dist.barrier() "
         "keeps a fast rank 0 from replacing the file while others still read it.",
     ),
