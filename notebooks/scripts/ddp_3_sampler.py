@@ -24,7 +24,7 @@ def train(epochs, path):
     device = torch.device("cpu")
     if gpus := torch.cuda.device_count():
         if gpus < int(os.environ["LOCAL_WORLD_SIZE"]):
-            raise SystemExit(f"This process sees {gpus} GPUs, fewer than there are processes.")
+            raise SystemExit(f"Visible GPUs: {gpus}, fewer than processes on this node.")
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if gpus else "gloo")

@@ -129,6 +129,7 @@ ROWS = {
             "scaler.step(read)",
         ],
         "I3 bf16 without a scaler": ["torch.bfloat16", "torch.finfo", '"bf16": (bf16, False)'],
+        "H5 the loss scaled": ["scaler.scale(", "scaler.step(", "scaler.update()"],
         "I4 scaler state": ["scaler.state_dict()", "fresh.load_state_dict(saved)"],
         "I5 memory and time in DDP": [
             "saved_tensors_hooks",
@@ -150,9 +151,8 @@ ROWS = {
             "dist.all_reduce(loss)",
             "dist.all_reduce(total)",
             "torch.save(",
-            "dist.barrier()",
         ],
-        "H3 learning-rate scaling": ["--no-scale-lr", "curve(256, 0.01)", "curve(256, 0.04)"],
+        "H3 learning-rate scaling": ["BATCHES, RATES =", 'group["lr"] = rate'],
         "H5 six broken recipes": [
             "init_process_group",
             "destroy_process_group",
@@ -160,13 +160,10 @@ ROWS = {
             "DDP(to_group_norm(model))",
             "torch.autocast",
             "random_split(",
-            "scaler.scale(loss)",
-            "scaler.step(",
-            "scaler.update()",
             "torch.save(",
             "dist.all_reduce(counts)",
         ],
-        "H6 MNIST, three epochs": ["scripts/train.py --epochs=3"],
+        "H6 MNIST, to an accuracy": ["scripts/train.py --epochs=2"],
     },
     "11_checkpointing": {
         "J1 save, barrier, map_location": [
@@ -321,7 +318,7 @@ ROWS = {
         "L4 elastic": [
             "signal.SIGKILL",
             "scripts/train.py",
-            "--resume",
+            "--save-every=5",
             "scripts/elastic.py",
             "--nnodes=1:2",
             "my_elastic.py",

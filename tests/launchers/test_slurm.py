@@ -275,8 +275,8 @@ def test_a_job_whose_time_is_almost_over_goes_on_in_its_next_run(
     for file in (ROOT / "data" / raw).glob("*ubyte"):  # 64 images: an epoch is a step
         size = 16 + 64 * 28 * 28 if "idx3" in file.name else 8 + 64
         (raw / file.name).write_bytes(file.read_bytes()[:size])
-    command = [str(SCRIPTS / "train.py"), "--data=.", "--epochs=30", "--no-bar"]
-    command += ["--save=digits.pt", "--resume"]
+    command = [str(SCRIPTS / "train.py"), "--data=.", "--epochs=200", "--log-every=1"]
+    command += ["--save=digits.pt", "--save-every=1"]
     farm.run("sbatch", "--output=out", str(SCRIPTS / "train.sbatch"), *command)
     (job,) = farm.jobs()
     assert "Requeue=1" in farm.run("scontrol", "show", "job", job.split()[0])
@@ -285,9 +285,9 @@ def test_a_job_whose_time_is_almost_over_goes_on_in_its_next_run(
     eventually(lambda: farm.jobs() == [])
     text = Path("out").read_text()
     first, _, second = text.partition("goes back into the queue.")
-    assert " 0 of 30 epochs done" in first, text
-    assert re.search(r" [1-9]\d* of 30 epochs done", second), text
-    assert re.search(r"^result: accuracy", second, re.MULTILINE), text
+    assert " 0 of 200 steps done" in first, text
+    assert re.search(r" [1-9]\d* of 200 steps done", second), text
+    assert re.search(r"^epoch 200: test loss", second, re.MULTILINE), text
 
 
 #: Saves when it is told to end, and not before; says what it has found of the run before.

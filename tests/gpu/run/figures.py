@@ -188,7 +188,7 @@ def precision(ranks: int) -> dict[str, Any]:
 
 
 def train(ranks: int) -> dict[str, Any]:
-    """Measure the images per second of the course's ``train.py`` under torchrun, by epoch."""
+    """Measure the images per second of the course's ``train.py`` under torchrun, by log line."""
     from tempfile import TemporaryDirectory
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -196,13 +196,13 @@ def train(ranks: int) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         for name in ("float32", "bfloat16"):
             options = [f"--nproc-per-node={ranks}", str(TRAIN), "--epochs=3", "--batch-size=256",
-                       f"--precision={name}", "--no-bar"]  # fmt: skip
+                       f"--precision={name}"]  # fmt: skip
             done = subprocess.run(
                 [*torchrun, *options], cwd=folder, capture_output=True, text=True, check=False
             )
             if done.returncode:
                 raise RuntimeError((done.stderr or done.stdout).strip().splitlines()[-1])
-            speeds = re.findall(r"([\d,]+) images/s", done.stdout)
+            speeds = re.findall(r"([\d,]+) examples/s", done.stdout)
             numbers = [int(speed.replace(",", "")) for speed in speeds]
             rows.append({"precision": name, "images_per_second": numbers})
     return {"ranks": ranks, "rows": rows}

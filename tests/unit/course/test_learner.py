@@ -97,14 +97,14 @@ def test_the_first_check_of_a_notebook_says_how_far_one_is(work: Path) -> None:
     solve(work, "00-1", "03-2")
     kept = progress.read(work)
     assert learner.standing(kept, "00-2") == (
-        "Passed so far: 1 of 4 in notebook 00, 2 of 88 in the course; see labkit.progress()."
+        "Passed so far: 1 of 4 in notebook 00, 2 of 85 in the course; see labkit.progress()."
     )
     assert learner.standing(kept, "00-3") == ""
     assert learner.standing(kept, "03-1").startswith("Passed so far: 1 of 5 in notebook 03,")
     assert learner.standing(kept, "my-1") == ""  # a teacher's own
     every = [name for number in catalogue.numbers() for name in catalogue.ids(number)]
     kept.exercises = {name: Entry(passed=True) for name in every}
-    assert learner.standing(kept, "00-3").startswith("You have solved all 88 exercises;")
+    assert learner.standing(kept, "00-3").startswith("You have solved all 85 exercises;")
     assert learner.standing(kept, "00-3") == ""
 
 
@@ -158,7 +158,7 @@ def test_a_check_notes_what_came_of_it(
     notebook.run_cell("def end_of_step(*asked):\n    return 1 / 0")
     labkit.check("06-1")
     assert " ".join(plain(capsys.readouterr().out).split()).endswith(
-        "labkit.hint() gives a hint. Passed so far: 0 of 3 in notebook 06, 0 of 88 in the course; "
+        "labkit.hint() gives a hint. Passed so far: 0 of 3 in notebook 06, 0 of 85 in the course; "
         "see labkit.progress()."
     )
     labkit.hint()
