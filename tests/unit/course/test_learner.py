@@ -123,7 +123,7 @@ def test_a_table_of_what_has_been_done(work: Path) -> None:
     assert lines[2].endswith("0 of 4")
     assert any(line.startswith("other exercises") for line in lines)  # a teacher's own
     assert lines[-2:] == [
-        "3 of 89 exercises have passed; tries: 4, hints: 1, solutions seen: 1, minutes: 0.",
+        "3 of 86 exercises have passed; tries: 4, hints: 1, solutions seen: 1, minutes: 0.",
         "Go on with exercise 00-3 in 00_start_here.ipynb.",
     ]
     html = table._repr_mimebundle_()["text/html"]

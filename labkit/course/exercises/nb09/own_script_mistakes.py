@@ -107,8 +107,8 @@ MISTAKES = (
         when=shows(lambda y, e: y["learning rate in it"] == RATE * len(e[PER_STEP]) != RATE),
     ),
     Mistake(
-        "The script has not trained on any image: each epoch goes through all batches of the rank's "
-        "share.",
+        "The script has not trained on any image: each epoch goes through all batches of the "
+        "rank's share.",
         when=shows(lambda y, e: not any(y[IN_ALL])),
     ),
     Mistake(
