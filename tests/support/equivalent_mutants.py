@@ -59,9 +59,7 @@ SCRIPT = {
     "map_location=device, weights_only=False)": "the file holds nothing but weights",
     "dist.destroy_process_group() → pass": "the process ends",
     **dict.fromkeys(
-        (
-            '"""Replace the file: a reader finds the whole new one or the whole old one.""" → pass',
-        ),
+        ('"""Replace the file: a reader finds the whole new one or the whole old one.""" → pass',),
         "a docstring",
     ),
 }
