@@ -157,7 +157,7 @@ ROWS = {
             "init_process_group",
             "destroy_process_group",
             "convert_sync_batchnorm",
-            "DDP(to_group_norm(model))",
+            "DDP(to_group_norm(make_net()))",
             "torch.autocast",
             "random_split(",
             "torch.save(",
@@ -194,7 +194,7 @@ ROWS = {
             "__reduce__",
             "weights_only=weights_only",
             "signal.SIGTERM",
-            "--resume",
+            "--save-every=20",
         ],
     },
     "12_data_parallel": {
