@@ -24,8 +24,11 @@ SCRIPT = {
                 LOSS_LINE.replace("epoch + 1", "epoch - 1"),
                 LOSS_LINE.replace("epoch + 1", "epoch + 2"),
                 LOSS_LINE.replace("epoch + 1", "epoch + 0"),
-                LOSS_LINE.replace("/", "*"),
-                LOSS_LINE.replace("/", "//"),
+                *(
+                    LOSS_LINE.replace(f"/ {by}", f"{operator} {by}")
+                    for by in ("BATCH_SIZE", "len")
+                    for operator in ("*", "//")
+                ),
             )
         ),
         "what is printed is not asked for",
