@@ -53,7 +53,12 @@ class Alone:
             cwd=self._kept.name,  # the notebook's folder may go away before it has begun
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, **with_scripts(), **ONE_THREAD, TRAINING: Asked(self._kept.name).encoded()},
+            env={
+                **os.environ,
+                **with_scripts(),
+                **ONE_THREAD,
+                TRAINING: Asked(self._kept.name).encoded(),
+            },
         )
 
     def wait(self) -> Path:
