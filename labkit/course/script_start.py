@@ -90,10 +90,15 @@ class Trained:
         return torch.load(path, weights_only=True) if path.exists() else None
 
 
-def with_scripts() -> dict[str, str]:
-    """Return the variable by which a script beside the notebook finds modules in ``scripts/``."""
+def environment() -> dict[str, str]:
+    """Return the variables of every start, and of the process that it is compared with.
+
+    A script beside the notebook finds modules in ``scripts/``. A process has one thread, as
+    torchrun sets it for several: two would add up in a different order, and on busy cores they
+    spin while one of them waits for a core (twice the processor time was seen).
+    """
     folders = [str(material.file("scripts")), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "OMP_NUM_THREADS": "1"}
 
 
 def start(
@@ -143,7 +148,7 @@ def _run(
 ) -> tuple[list[Ended], bool]:
     """Run torchrun, once for each node; return how that ended, and whether a process was killed."""
     told = {TRAINING: Asked(str(folder), *(kill or ())).encoded()}
-    variables = {**with_scripts(), **told, **variables}
+    variables = {**environment(), **told, **variables}
     deadline = time.monotonic() + seconds
     killed = False
     alone_since: float | None = None  # a node, because the other has ended

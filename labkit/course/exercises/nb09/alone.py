@@ -19,14 +19,12 @@ from ....base.errors import DataError
 from ....wire.protocol import TRAINING, Asked
 from ....wire.state import describe_exit
 from ... import material
-from ...script_start import Trained, with_scripts
+from ...script_start import Trained, environment
 
 SINGLE = "scripts/single.py"
 EPOCHS, BATCH, RATE = 2, 64, 0.05
 STEPS = 4000 // BATCH  #: of an epoch of the images that come with the course
 ROWS = STEPS * BATCH
-#: As torchrun gives to each of several processes: on busy cores, threads wait for one another.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 class Alone:
@@ -53,12 +51,7 @@ class Alone:
             cwd=self._kept.name,  # the notebook's folder may go away before it has begun
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                **with_scripts(),
-                **ONE_THREAD,
-                TRAINING: Asked(self._kept.name).encoded(),
-            },
+            env={**os.environ, **environment(), TRAINING: Asked(self._kept.name).encoded()},
         )
 
     def wait(self) -> Path:

@@ -15,7 +15,7 @@ EXERCISE = Exercise(
     start=SINGLE,
     trial=own_script.trial,
     expected=own_script.expected,
-    seconds=150.0,
+    seconds=300.0,
     mistakes=MISTAKES,
     hints=(
         "Five places change: the group and the device at the beginning, the sampler and its share "

@@ -64,7 +64,7 @@ EXERCISE = Exercise(
     start="scripts/fragile.py",
     trial=trial,
     expected=expected,
-    seconds=150.0,
+    seconds=300.0,
     mistakes=(
         Mistake(
             "There is no checkpoint where --save=PATH says.",
