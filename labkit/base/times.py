@@ -393,8 +393,6 @@ RPC_ANSWER, RPC_CLOSED = Bound(5.0), Bound(1.0)
 RPC_LOOK, THREADS_LOOK = 0.01, 0.02
 #: A wait on the store of a trial ends that blocks forever.
 TRIAL_STORE = Bound(4.0)
-#: A process that is alone waits for others to form a group, in a trial of 20 s at most.
-TRIAL_ALONE = 5.0
 #: Ranks of a trial wait for one another, if an answer lets them block forever; and how often they
 #: look.
 TRIAL_RANKS, TRIAL_RANKS_LOOK = Bound(3.0), 0.01

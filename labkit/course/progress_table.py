@@ -139,8 +139,8 @@ def progress() -> ProgressTable:
     Examples
     --------
     >>> labkit.progress()
-    notebook                    exercises      passed  tries  hints  minutes
-    00_start_here               ○ ○ ○ ○        0 of 4
+    notebook                    exercises  passed  tries  hints  minutes
+    00_start_here               ○ ○ ○ ○    0 of 4
     ...
     Begin with exercise 00-1 in 00_start_here.ipynb.
     ...

@@ -75,7 +75,7 @@ def bandwidth(
     --------
     >>> sizes = [1 << 10, 1 << 17, 1 << 24]
     >>> picture = labkit.figures.bandwidth(sizes, [2e-4, 3e-4, 1.2e-2], world_size=4)
-    >>> print(picture.text.partition(".")[0])
+    >>> print(picture.text.partition(", measured")[0])
     all_reduce on 4 ranks: bus bandwidth in GB/s against the size of the message, 1 KiB to 16 MiB
     """
     if world_size < 2:
