@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +67,7 @@ class Canvas:
     def draw(self, moves: Moves) -> None:
         """Draw everything."""
         words = self.sheet.words
-        code = {"family": "monospace"} if "(" in self.title else {}  # a call, not a sentence
+        code = {"family": "monospace"} if re.match(r"[\w.]+\(", self.title) else {}  # a call
         words((0, 0), self.title, ha="left", va="top", weight="bold", size=TITLE_SIZE,
               linespacing=1.25, **code)  # fmt: skip
         for column, head in enumerate(self.column_heads):

@@ -129,21 +129,18 @@ def number_ticks(axes: Axes, numbers: Sequence[float], form: str = ",g") -> None
 
 
 def bytes_ticks(axes: Axes, sizes: Sequence[float] = ()) -> None:
-    """Put at most six ticks at powers of two, with room for their units; or below points at these
-    sizes, all or each second one, …"""
+    """Put at most six ticks, with room for their units: below points at these sizes (all of them,
+    each second one, …), or at powers of two."""
     from matplotlib.ticker import FixedLocator
 
-    if sizes:
-        below = sorted(set(sizes))[:: -(-len(set(sizes)) // 6)]
-        axes.xaxis.set_major_locator(FixedLocator(below))
-        axes.minorticks_off()
-        bytes_axis(axes.xaxis)
-        return
-    low, high = np.log2(axes.get_xlim())
-    step = next(s for s in (1, 2, 3, 5, 10, 20) if (high - low) / s < 6)
-    # steps that meet at 2¹⁰, 2²⁰: 1 KiB and 1 MiB are read at a glance
-    powers = np.arange(np.ceil(low / step) * step, high, step)
-    axes.xaxis.set_major_locator(FixedLocator((2.0**powers).tolist()))
+    places = sorted(set(sizes))
+    places = places[:: -(-len(places) // 6) or 1]
+    if not places:
+        low, high = np.log2(axes.get_xlim())
+        step = next(s for s in (1, 2, 3, 5, 10, 20) if (high - low) / s < 6)
+        # steps that meet at 2¹⁰, 2²⁰: 1 KiB and 1 MiB are read at a glance
+        places = (2.0 ** np.arange(np.ceil(low / step) * step, high, step)).tolist()
+    axes.xaxis.set_major_locator(FixedLocator(places))
     axes.minorticks_off()
     bytes_axis(axes.xaxis)
 

@@ -71,21 +71,18 @@ def write_film(
     return _Film(found, rows, shade).write(told)
 
 
-def names_of_steps(rows: Sequence[tuple[str, Sequence[int]]]) -> dict[int, str]:
-    """Return what each step is called: after the first phase also by its number in its own.
+def in_phases(rows: Sequence[tuple[str, Sequence[int]]]) -> dict[int, str]:
+    """Return what each step is in its phase: after the first one by its number there.
 
-    >>> names_of_steps([("add", [0, 1]), ("share", [2, 3])])[2]
-    'step 2: share step 0'
+    >>> in_phases([("add", [0, 1]), ("share", [2, 3])])
+    {0: 'add', 1: 'add', 2: 'share step 0', 3: 'share step 1'}
     """
-    first: dict[str, int] = {}
-    names = {}
-    for phase, steps in rows:
-        for k in steps:
-            own = k - first.setdefault(phase, k)
-            names[k] = f"step {k}: {phase}" if phase else f"step {k}"
-            if phase and first[phase]:
-                names[k] += f" step {own}"
-    return names
+    first: dict[str, int] = {}  # step 0 is that of the first phase
+    return {
+        k: f"{phase} step {k - first[phase]}" if phase and first.setdefault(phase, k) else phase
+        for phase, steps in rows
+        for k in steps
+    }
 
 
 class _Film:
@@ -99,7 +96,7 @@ class _Film:
     ) -> None:
         self.found, self.shade = found, shade
         self.n, self.count = len(found[0].values), len(found) - 1
-        self.names = names_of_steps(rows)
+        self.phases = in_phases(rows)
         self.cell = (WIDTH - 2 * MARGIN - NAMES) / self.n
         self.table = self.n * HIGH + (self.n - 1) * BETWEEN
         #: Scale of a table in the strip, and the height of one with its title.
@@ -220,7 +217,7 @@ class _Film:
         )
 
     def _title(self, k: int) -> str:
-        return self.names[k]
+        return f"step {k}: {self.phases[k]}" if self.phases[k] else f"step {k}"
 
     def _frame(self, k: int) -> str:
         """Draw step k as it plays: the chunks before it, the messages, the chunks after it."""

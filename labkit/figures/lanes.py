@@ -75,9 +75,8 @@ def lanes(
     ----------
     spans
         ``(lane, words, start, end)``; lanes are drawn from above in the order in which they are
-        first named, at most 4. The earliest start is 0 on the axis. Empty words draw a bar without
-        any, and the text counts those. Spans whose words begin with
-        "wait" or "exposed" are hatched.
+        first named, at most 4. The earliest start is 0 on the axis. Spans whose words begin with
+        "wait" or "exposed" are hatched; those without words are only counted in the text.
     kinds
         By lane, the kind of its work, as a timeline colours it: "forward", "backward", "optimizer",
         "communication". Without one, each lane has a colour of its own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,9 +90,8 @@ def bandwidth(
     for name, (n, t), colour, marker in series(curves):
         fit = fit_alpha_beta(n.tolist(), t.tolist())
         points = bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
-        grid = np.geomspace(n[0], n[-1], 200)
-        rates = factor * grid / (fit.alpha + fit.beta * grid) / 1e9
-        handles.append((*points, *bus.plot(grid, rates, color=colour, linewidth=1.4)))
+        curve = _draw_fit(bus, fit, n, colour, lambda size, t: factor * size / t / 1e9)
+        handles.append((*points, curve))
         labels.append(f"{name}: {fit.describe()}" if name else fit.describe())
         if fit.beta > 0:
             limits.append((factor / fit.beta / 1e9, colour))
@@ -173,7 +172,8 @@ def message_cost(
         rate.annotate("1/β", (0.01, limit), xytext=(0, 3), fontsize=NOTE_SIZE,
                       xycoords=("axes fraction", "data"), textcoords="offset points",
                       color=ink_of(SERIES[1]))  # fmt: skip
-    handles.append(_draw_fit(time, rate, fit, n, SERIES[1], factor=1e9))
+    _draw_fit(rate, fit, n, SERIES[1], np.divide)
+    handles.append(_draw_fit(time, fit, n, SERIES[1], lambda size, t: t))
     labels = ["measured", "held out", fit.describe()]
     for axes in (time, rate):
         bytes_ticks(axes)
@@ -203,13 +203,17 @@ def message_cost(
 
 
 def _draw_fit(
-    time: Axes, rate: Axes, fit: AlphaBeta, n: np.ndarray, colour: str, factor: float = 1.0
+    axes: Axes,
+    fit: AlphaBeta,
+    n: np.ndarray,
+    colour: str,
+    height: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Line2D:
-    """Draw a fit as seconds, and as GB/s times ``factor``; return the line of the seconds."""
+    """Draw ``height(bytes, seconds)`` along a fit; return the line."""
     grid = np.geomspace(n[0], n[-1], 200)
-    seconds = fit.alpha + fit.beta * grid
-    rate.plot(grid, factor * grid / seconds / 1e9, color=colour, linewidth=1.4)
-    (line,) = time.plot(grid, seconds, color=colour, linewidth=1.4)
+    (line,) = axes.plot(
+        grid, height(grid, fit.alpha + fit.beta * grid), color=colour, linewidth=1.4
+    )
     return line
 
 

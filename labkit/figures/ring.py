@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import UsageError
 from ..base.rank_names import fold, label, rank_colour
 from .chunks import Parts, Step, follow_chunks
 from .drawings import Sheet
-from .film import names_of_steps, write_film
+from .film import in_phases, write_film
 from .picture import Picture
 from .style import INK, NOTE_SIZE, SOFT_INK, TITLE_SIZE, ink_of
 from .values import text_width
@@ -88,10 +88,10 @@ def ring_strip(
         raise UsageError(f"a picture shows a ring of {FEWEST} to {MOST} ranks, not {n}")
     found = follow_chunks(states, messages)
     rows = _rows(len(found) - 1, phases)
-    strip = _Strip(found, rows, title)
+    from_0 = [(phase, [k - 1 for k in own]) for phase, own in rows]
+    strip = _Strip(found, rows, in_phases(from_0), title)
     strip.draw()
     told = f"{title}\n" * bool(title) + _describe(found, rows)
-    from_0 = [(phase, [k - 1 for k in own]) for phase, own in rows]
     film = write_film(found, from_0, _shade, f"{told}\n{HOW_TO_READ}")
     return Picture(strip.sheet.figure, told, HOW_TO_READ, film=film)
 
@@ -163,10 +163,13 @@ class _Strip:
     """The tables of some steps, in rows."""
 
     def __init__(
-        self, found: list[Step], rows: list[tuple[str, list[int]]], title: str = ""
+        self,
+        found: list[Step],
+        rows: list[tuple[str, list[int]]],
+        phases: Mapping[int, str],
+        title: str,
     ) -> None:
-        self.found, self.rows, self.title = found, rows, title
-        self.names = names_of_steps([(phase, [k - 1 for k in own]) for phase, own in rows])
+        self.found, self.rows, self.phases, self.title = found, rows, phases, title
         self.n = n = len(found[0].values)
         columns = 1 + max(len(steps) for _, steps in rows)
         room = WIDTH - NAMES - GAP * (columns - 1)
@@ -233,8 +236,8 @@ class _Strip:
 
     def _name(self, step: int) -> str:
         """Return what a step is called above its table, next to the name of its phase."""
-        head, _, own = self.names[step].partition(": ")
-        return f"{head} ({own})" if " step " in own else head
+        own = self.phases[step]
+        return f"step {step} ({own})" if " step " in own else f"step {step}"
 
     def _draw_cell(self, left: float, top: float, rank: int, chunk: int, step: Step) -> None:
         colour = _shade(step.parts[rank][chunk], self.n)

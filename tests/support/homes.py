@@ -24,7 +24,6 @@ NUMBERS = ("00", "01", "02")
 
 # -- cells that do harm, or cheat -----------------------------------------------------------------
 
-STARTS = "labkit.start("
 ENDLESS = "while True:\n    pass"
 ENDLESS_ON_RANKS = """%%px
 while True:
@@ -120,7 +119,7 @@ def notebook(
         elif edition.CHECK.search(cell.source):
             if not checks:
                 continue
-        elif short and not (cell.cell_type == "code" and STARTS in cell.source):
+        elif short and not (cell.cell_type == "code" and "labkit.start(" in cell.source):
             continue
         cells.append(cell)
     nb.cells = cells

@@ -25,7 +25,7 @@ FLAGS: dict[str, Callable[[int, int], bool]] = {
 
 def trial(answer: Callable[[bool], Any], here: Here) -> Any:
     """Count the ranks for some flags; an answer that waits for a rank shows it with the first."""
-    counts = [_counted(answer(flag(here.rank, here.world_size))) for flag in FLAGS.values()]
+    counts = [number(answer(flag(here.rank, here.world_size))) for flag in FLAGS.values()]
     return None if all(count is None for count in counts) else counts
 
 
@@ -40,12 +40,6 @@ def expected(world_size: int) -> list[list[int]]:
 def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Predicate:
     """Return the predicate of ``give(flag, rank, n)`` in place of the right count."""
     return simulated(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
-
-
-def _counted(value: Any) -> Any:
-    """Return a count as a number; what is none, in words."""
-    value = number(value)
-    return f"{len(value)} values" if isinstance(value, list | tuple | torch.Tensor) else value
 
 
 def _reduced(yours: Any, expected: Any, n: int) -> bool:
@@ -85,7 +79,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is every rank's flag in a list: return how many of them are True.",
-            when=every_rank(lambda mine, its: str(mine[0]).endswith(" values")),
+            when=every_rank(lambda mine, its: isinstance(mine[0], list | tuple | torch.Tensor)),
         ),
         Mistake(
             "That says whether flag is True on any rank, not on how many: a tensor of bool cannot "

@@ -59,13 +59,12 @@ def _gives(count: Callable[[Sequence[str], int], tuple[int, int]]) -> Predicate:
 
 
 def _local_rank(number: Callable[[Sequence[str], int], int]) -> Predicate:
-    """Return the predicate of ranks whose local ranks alone are counted in another way."""
-    return _gives(lambda hosts, rank: (number(hosts, rank), counted(hosts, rank)[1]))
-
-
-def _node(names: Sequence[str], host: str) -> tuple[int, int]:
-    """Return the number of a node, and of nodes."""
-    return names.index(host), len(names)
+    """Return the predicate of ranks that count their local ranks in another way, whatever they
+    give as the second number."""
+    return rank_simulated(
+        lambda rank, n: [number(hosts, rank) for hosts in placements(n)],
+        part=lambda pairs: [pair[0] for pair in pairs],
+    )
 
 
 EXERCISE = Exercise(
@@ -106,9 +105,7 @@ EXERCISE = Exercise(
             "That is the number of the node. The local rank is the number of this process among "
             "those of its node.",
             when=_local_rank(lambda hosts, rank: list(dict.fromkeys(hosts)).index(hosts[rank]))
-            | _local_rank(lambda hosts, rank: sorted(set(hosts)).index(hosts[rank]))
-            | _gives(lambda hosts, rank: _node(list(dict.fromkeys(hosts)), hosts[rank]))
-            | _gives(lambda hosts, rank: _node(sorted(set(hosts)), hosts[rank])),
+            | _local_rank(lambda hosts, rank: sorted(set(hosts)).index(hosts[rank])),
         ),
         Mistake(
             "The second number is that of all processes. Count those on this host.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import cycle
 
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import Predicate, simulated
@@ -24,8 +25,8 @@ STEPS = (
 #: Calls that may be measured per link, and how far from the best a choice may be.
 CALLS, NEAR = 12, 1.01
 BUCKETS = range(1, 257)
-#: A measured time is that much too long, in turn; the last link begins with the third of these.
-#: Of three calls one is right, of two not always.
+#: A measured time is that much too long, in turn; link k begins with the k-th of these. Of three
+#: calls one is right, of two not always.
 NOISE = (0.8, 0.0, 0.0, 0.4)
 GOOD, MANY = f"at most {NEAR:g} × best, {CALLS} calls", f"more than {CALLS} calls measured"
 
@@ -45,14 +46,13 @@ Choose = Callable[[Callable[[float], float], float, float], int]
 class _Link:
     """A link that tells nothing of itself but how long calls take."""
 
-    def __init__(self, alpha: float, beta: float) -> None:
+    def __init__(self, alpha: float, beta: float, noise: int) -> None:
         self.alpha, self.beta, self.calls = alpha, beta, 0
-        self.first = [step[2:] for step in STEPS].index((alpha, beta))
+        self.noise = cycle(NOISE[noise:] + NOISE[:noise])
 
     def seconds(self, nbytes: float) -> float:
-        noise = NOISE[(self.first + self.calls) % len(NOISE)]
         self.calls += 1
-        return (self.alpha + self.beta * nbytes) * (1 + noise)
+        return (self.alpha + self.beta * nbytes) * (1 + next(self.noise))
 
 
 def _label(step: tuple[float, float, float, float]) -> str:
@@ -61,12 +61,14 @@ def _label(step: tuple[float, float, float, float]) -> str:
 
 
 def trial(answer: Choose, here: Here | None) -> dict[str, str]:
-    return {_label(step): _judged(answer, *step) for step in STEPS}
+    return {_label(step): _judged(answer, k, *step) for k, step in enumerate(STEPS)}
 
 
-def _judged(choose: Choose, compute: float, size: float, alpha: float, beta: float) -> str:
+def _judged(
+    choose: Choose, noise: int, compute: float, size: float, alpha: float, beta: float
+) -> str:
     """Say how good a choice is, as the time of the step divided by the best possible one."""
-    link = _Link(alpha, beta)
+    link = _Link(alpha, beta, noise)
     buckets = choose(link.seconds, compute, size)
     if not isinstance(buckets, int) or buckets < 1:
         return f"not a number of buckets: {buckets!r}"
@@ -100,12 +102,12 @@ def _root_of_size(seconds: Callable[[float], float], compute: float, size: float
     return max(1, round(((seconds(size) - alpha) / alpha) ** 0.5))
 
 
-def _measured(calls: int, alphas: int = 1) -> Choose:
-    """Return what takes the fastest of so many calls; ``alphas`` 0: α stays in β, too."""
+def _measured(calls: int, *, subtract: bool = True) -> Choose:
+    """Return what takes the fastest of so many calls, and may forget to subtract α for β."""
 
     def choose(seconds: Callable[[float], float], compute: float, size: float) -> int:
         alpha, whole = (min(seconds(nbytes) for _ in range(calls)) for nbytes in (0, size))
-        beta = (whole - alphas * alpha) / size
+        beta = (whole - alpha * subtract) / size
         return min(BUCKETS, key=lambda n: end_of_step(compute, size, n, alpha, beta))
 
     return choose
@@ -141,7 +143,9 @@ EXERCISE = Exercise(
             "α or β is too large. One call may have been slowed down, and two as well: take the "
             "fastest of several. And a call of size bytes takes α + β · size: subtract α before "
             "you divide.",
-            when=_strategy(_measured(1)) | _strategy(_measured(2)) | _strategy(_measured(3, 0)),
+            when=_strategy(_measured(1))
+            | _strategy(_measured(2))
+            | _strategy(_measured(3, subtract=False)),
         ),
         Mistake(
             "It is the same number for every link. Measure the link, and let end_of_step decide.",
